@@ -37,6 +37,10 @@ COMMANDS: Mapping[str, LazyCommand] = {
         "benchmarks.policies.arnold_settings:main",
         "Plan Table 1 of Arnold and the real fabric for alpha 0 to 0.5; fails when a placement is missing.",
     ),
+    "arnold-shapes": LazyCommand(
+        "benchmarks.policies.arnold_shapes:main",
+        "Plan Arnold on many seeded fabrics: CPU by quantile, share proven, ratio to HiGHS; and on large fabrics.",
+    ),
     "arnold-true-spread": LazyCommand(
         "benchmarks.policies.arnold_true_spread:main",
         "Measure how often, and by how much, Eq. 2 itself beats the answer of Eq. 4.",

@@ -5,12 +5,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from models.clock import PhaseClock
-from models.plan import Plan, UnplacedJob
+from models.plan import Plan, Resume, UnplacedJob
+from solver.feasibility import violations
 from solver.monitor import SolveMonitor
 from solver.options import SolveOptions
 from solver.problem import MatrixProblem
-from solver.result import SolveResult
+from solver.result import Limit, SolveResult, SolveStatistics, TerminationReason
+from solver.sense import Sense
 from solver.solve import solve
+from stowplan import __version__
 from stowplan.arrays import FloatVector
 from stowplan.errors import Issue
 
@@ -31,6 +34,13 @@ class Formulation(ABC):
         if options.warm_start is None and self.warm_start is not None:
             options = replace(options, warm_start=self.warm_start)
         return solve(self.problem, options, monitor)
+
+    def resumed(self, resume: Resume, options: SolveOptions) -> SolveResult:
+        """The result that the killed worker would have returned, had it been asked in time."""
+        problem = self.problem
+        legal = resume.incumbent.shape == (problem.num_columns,) and not violations(problem, resume.incumbent)
+        objective = problem.value(resume.incumbent) if legal else None
+        return resumed_result(resume, options, problem.sense, objective, problem)
 
     def named(self) -> MatrixProblem:
         """The problem with names of rows and columns, for export and explanations."""
@@ -60,3 +70,28 @@ class Formulation(ABC):
     @abstractmethod
     def violations(self, plan: Plan, objective: float) -> list[Issue]:
         """Everything that is wrong with the plan or its claimed objective, found without any solver."""
+
+
+def resumed_result(
+    resume: Resume, options: SolveOptions, sense: Sense, objective: float | None, problem: MatrixProblem | None = None
+) -> SolveResult:
+    """The result of a killed worker, whose last incumbent is worth `objective`; None: it is not legal.
+
+    `problem` where it was declared.
+    """
+    return SolveResult(
+        termination=TerminationReason.NO_SOLUTION_FOUND if objective is None else TerminationReason.FEASIBLE,
+        limit=Limit.DEADLINE,
+        sense=sense,
+        incumbent=None if objective is None else resume.incumbent,
+        objective=objective,
+        bound=resume.bound,
+        statistics=SolveStatistics(
+            solve_s=resume.elapsed_s,
+            num_columns=None if problem is None else problem.num_columns,
+            num_rows=None if problem is None else problem.num_rows,
+        ),
+        solver=options.solver,
+        solver_version=__version__,
+        message="finished from the last incumbent of a worker that was killed at its deadline",
+    )

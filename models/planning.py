@@ -13,13 +13,11 @@ from models.policy import Parameters
 from models.validation import request_issues, solver_fault
 from models.wording import counted
 from models.workload import Snapshot
-from solver.feasibility import violations
 from solver.monitor import SolveMonitor
 from solver.options import SolveOptions
 from solver.registry import AUTO
-from solver.result import Limit, SolveResult, SolveStatistics, TerminationReason
+from solver.result import TerminationReason
 from solver.solve import load_backend
-from stowplan import __version__
 from stowplan.errors import InputError, Issue, Severity, UnverifiedPlanError, raise_for_errors
 
 # Explaining an infeasible model is a courtesy; it must not cost more than a short solve.
@@ -70,7 +68,7 @@ def plan(
         if resume is None:
             result = formulation.solve(request.options, monitor or SolveMonitor())
         else:
-            result = _resumed(formulation, resume, request)
+            result = formulation.resumed(resume, request.options)
     conflicts: tuple[str, ...] = ()
     unplaced: tuple[UnplacedJob, ...] = ()
     plan_: Plan | None = None
@@ -132,22 +130,3 @@ def _verify(formulation: Formulation, plan_: Plan, objective: float) -> None:
 
 def _warnings(issues: list[Issue], formulation: Formulation) -> tuple[Issue, ...]:
     return tuple(issue for issue in [*issues, *formulation.warnings] if issue.severity is Severity.WARNING)
-
-
-def _resumed(formulation: Formulation, resume: Resume, request: PlanRequest) -> SolveResult:
-    """The result that the killed worker would have returned, had it been asked in time."""
-    problem = formulation.problem
-    statistics = SolveStatistics(solve_s=resume.elapsed_s, num_columns=problem.num_columns, num_rows=problem.num_rows)
-    legal = resume.incumbent.shape == (problem.num_columns,) and not violations(problem, resume.incumbent)
-    return SolveResult(
-        termination=TerminationReason.FEASIBLE if legal else TerminationReason.NO_SOLUTION_FOUND,
-        limit=Limit.DEADLINE,
-        sense=problem.sense,
-        incumbent=resume.incumbent if legal else None,
-        objective=problem.value(resume.incumbent) if legal else None,
-        bound=resume.bound,
-        statistics=statistics,
-        solver=request.options.solver,
-        solver_version=__version__,
-        message="finished from the last incumbent of a worker that was killed at its deadline",
-    )

@@ -32,6 +32,7 @@ from models.placement.arnold.arrangement import arrange_groups
 from models.placement.arnold.budget import Budget
 from models.placement.arnold.constructive import construct
 from models.placement.arnold.exact.search import solve_exactly
+from models.placement.arnold.labels import counts_of, max_spread
 from models.placement.arnold.paper.formulation import arnold_model
 from models.placement.arnold.parameters import SchedulingUnit
 from models.placement.arnold.true_spread.instance import TrueSpreadInstance
@@ -236,8 +237,9 @@ def _by_highs(instance: TrueSpreadInstance) -> bool:
     units = instance.groups(SchedulingUnit.PP, weighted=True)
     model = arnold_model(units)
     compiled = compile_pyomo(model)
-    counts = _known(construct(units))
-    used, spread = counts.any(axis=0), int(np.count_nonzero(counts, axis=1).max())
+    labels = _known(construct(units))
+    counts, spread = counts_of(labels, units.num_minipods), max_spread(labels)
+    used = counts.any(axis=0)
     shares = (counts / units.group_size).ravel()
     start = np.concatenate([used, (counts > 0).ravel(), shares, [spread]]).astype(np.float64)
     options = SolveOptions(time_limit_s=_LATENCY_LIMIT_S, relative_gap=0.0, warm_start=start)

@@ -41,20 +41,37 @@ def occupancy(snapshot: Snapshot, *, all_stay: bool = False) -> Occupancy:
     """Read the state off the snapshot; with `all_stay`, every running job counts as not preemptible."""
     nodes = snapshot.cluster.nodes
     node_index = {node.id: i for i, node in enumerate(nodes)}
-    down = {node.id for node in nodes if node.state is NodeState.DOWN}
-    running = {
-        job.id: _slices(job.current, node_index)
-        for job in snapshot.jobs
-        if job.current and not any(part.node in down for part in job.current)
-    }
+    running = _running(snapshot, node_index)
     pinned = frozenset(job.id for job in snapshot.jobs if (all_stay or not job.preemptible) and job.id in running)
     free_masks = [
-        (1 << node.num_gpus) - 1 & ~mask_of(node.gpus_in_use) if node.state is NodeState.UP else 0 for node in nodes
+        0
+        if node.state is not NodeState.UP
+        # Most nodes have nothing in use; a call for each would be most of the time on a large cluster.
+        else (1 << node.num_gpus) - 1 & ~mask_of(node.gpus_in_use)
+        if node.gpus_in_use
+        else (1 << node.num_gpus) - 1
+        for node in nodes
     ]
     for job_id in pinned:
         for node, mask in running[job_id]:
             free_masks[node] &= ~mask
     return Occupancy(node_index=node_index, free_masks=tuple(free_masks), running=running, pinned=pinned)
+
+
+def running_jobs(snapshot: Snapshot) -> Mapping[str, Slices]:
+    """`running` of the occupancy alone."""
+    if not any(job.current for job in snapshot.jobs):
+        return {}
+    return _running(snapshot, {node.id: i for i, node in enumerate(snapshot.cluster.nodes)})
+
+
+def _running(snapshot: Snapshot, node_index: Mapping[str, int]) -> dict[str, Slices]:
+    down = {node.id for node in snapshot.cluster.nodes if node.state is NodeState.DOWN}
+    return {
+        job.id: _slices(job.current, node_index)
+        for job in snapshot.jobs
+        if job.current and not any(part.node in down for part in job.current)
+    }
 
 
 def _slices(current: tuple[NodeGpus, ...], node_index: Mapping[str, int]) -> Slices:

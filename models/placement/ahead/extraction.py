@@ -18,6 +18,7 @@ from models.placement.ahead.wanted import DAY_S, WantedJob
 from models.placement.arnold.assignment import arrange, pick_nodes
 from models.placement.arnold.extraction import kept_where_they_are, pretraining_placement
 from models.placement.arnold.instance import affinity_weights
+from models.placement.arnold.labels import labels_of
 from models.placement.arnold.parameters import SchedulingUnit
 from models.placement.occupancy import occupancy
 from models.plan import (
@@ -179,7 +180,7 @@ def _placement(
 ) -> PretrainingPlacement:
     """Communication matrix of one job from nodes of its groups (G, M), and the nodes `taken` in each minipod."""
     unit = problem.parameters.scheduling_unit
-    minipods = arrange(counts, unit)
+    minipods = arrange(labels_of(counts), unit)
     cells = pick_nodes(minipods, taken, unit)
     used = np.bincount(minipods.ravel(), minlength=len(taken)).tolist()
     spares = tuple(node for nodes, count in zip(taken, used, strict=True) for node in nodes[count:])

@@ -19,6 +19,7 @@ import numpy as np
 from models.placement.ahead.instance import AheadInstance, AheadJob, Option, Placing, placing_cost
 from models.placement.ahead.paths import least_split
 from models.placement.arnold.exact.packing import pack_component
+from models.placement.arnold.labels import counts_of
 from stowplan.arrays import FloatMatrix, FloatVector, IntMatrix, IntVector
 
 
@@ -109,9 +110,7 @@ def _split_groups(nodes: IntVector, size: int, num_groups: int) -> IntMatrix:
     """Deal `nodes` (M,) of the minipods to groups, (G, M), none of which touches more minipods than some group must."""
     used = np.flatnonzero(nodes)
     spread = max(2, -(-(used.size - 1) // num_groups) + 1)
-    counts = np.zeros((num_groups, nodes.size), dtype=np.int64)
-    counts[:, used] = pack_component(nodes[used], size, num_groups, spread)
-    return counts
+    return counts_of(used[pack_component(nodes[used], size, num_groups, spread)], nodes.size)
 
 
 def cheapest_nodes(

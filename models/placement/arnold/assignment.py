@@ -16,7 +16,7 @@ from scipy.sparse.csgraph import maximum_flow
 
 from models.placement.arnold.arrangement import arrange_groups
 from models.placement.arnold.constructive import preference
-from models.placement.arnold.instance import ArnoldInstance, max_spread, num_used
+from models.placement.arnold.instance import ArnoldInstance
 from models.placement.arnold.parameters import SchedulingUnit
 from stowplan.arrays import FloatMatrix, IntMatrix, Mask
 
@@ -54,22 +54,22 @@ def whole_nodes(instance: ArnoldInstance, selected: Mask, used: Mask) -> IntMatr
     if flow.flow_value != instance.num_nodes:
         raise ValueError(f"the solution places {flow.flow_value} of {instance.num_nodes} nodes")
     counts = flow.flow[:groups, groups:source].toarray().astype(np.int64)
-    if max_spread(counts) > int(selected.sum(axis=1).max()) or num_used(counts) > int(used.sum()):
+    if not ((counts == 0) | (selected & used)).all():
         raise ValueError("whole nodes spread further than the solution allows")
     return counts
 
 
-def improved(instance: ArnoldInstance, counts: IntMatrix, alternative: IntMatrix | None) -> IntMatrix:
+def improved(instance: ArnoldInstance, labels: IntMatrix, alternative: IntMatrix | None) -> IntMatrix:
     """Take the better of both by Eq. 4, ties broken by what Eq. 4 does not see; the first when nothing differs."""
     if alternative is None:
-        return counts
-    return min(counts, alternative, key=lambda candidate: preference(instance, candidate))
+        return labels
+    return min(labels, alternative, key=lambda candidate: preference(instance, candidate))
 
 
-def arrange(counts: IntMatrix, unit: SchedulingUnit) -> IntMatrix:
-    """Communication matrix (rows, columns) of minipod indices from whole nodes per group and minipod (G, M)."""
-    labels = arrange_groups(counts)
-    return labels if unit is SchedulingUnit.PP else labels.T
+def arrange(labels: IntMatrix, unit: SchedulingUnit) -> IntMatrix:
+    """Communication matrix (rows, columns) of minipod indices from the minipods of every group (G, g)."""
+    groups = arrange_groups(labels)
+    return groups if unit is SchedulingUnit.PP else groups.T
 
 
 def pick_nodes(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from solver.monitor import Progress, SolveMonitor
 from solver.options import SolveOptions
+from solver.problem import MatrixProblem
 from solver.result import Limit, SolveResult
 from solver.solve import solve
 from stowplan.arrays import FloatVector
@@ -63,7 +64,14 @@ class Budget:
         from solver.compilers.pyomo import compile_pyomo
 
         compiled = compile_pyomo(model)
-        if self.remaining_s <= 0:
+        result = self.solve_problem(compiled.problem, share=share, gap=gap, start=start)
+        return None if result is None else (compiled, result)
+
+    def solve_problem(
+        self, problem: MatrixProblem, *, share: float = 1.0, gap: float = 0.0, start: FloatVector | None = None
+    ) -> SolveResult | None:
+        """Solve a problem of ours, as `solve` does a model."""
+        if not self.may_solve or self.ended_by is not None:
             return None
         options = SolveOptions(
             time_limit_s=self.remaining_s * share,
@@ -72,9 +80,9 @@ class Budget:
             seed=self.options.seed,
             warm_start=start,
         )
-        result = solve(compiled.problem, options, SolveMonitor(canceled=self.monitor.canceled))
+        result = solve(problem, options, SolveMonitor(canceled=self.monitor.canceled))
         self.num_nodes += result.statistics.num_nodes or 0
-        return compiled, result
+        return result
 
     def tell(self, *, objective: float | None, bound: float | None, incumbent: FloatVector | None = None) -> None:
         """Report to whoever watches."""

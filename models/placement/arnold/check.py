@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from models.placement.arnold.matrix import communication_matrix, matrix_faults, 
 from models.placement.arnold.parameters import ArnoldParameters, SchedulingUnit, SpreadObjective
 from models.placement.arnold.spread import measure, units_of
 from models.plan import JobAllocation, Plan, PretrainingPlacement
-from models.workload import Job, NodeGpus, Parallelism, Snapshot
+from models.workload import Job, Parallelism, Snapshot
 from stowplan.errors import Issue
 from topology.cluster import Node, NodeState
 
@@ -40,7 +41,10 @@ def placement_violations(
 
     `num_spares` nodes must be kept free in every minipod used.
     """
-    scene = _scene(snapshot, tier)
+    return _violations(_scene(snapshot, tier), placement, num_spares)
+
+
+def _violations(scene: _Scene, placement: PretrainingPlacement, num_spares: int) -> list[Issue]:
     job = scene.jobs.get(placement.job_id)
     if job is None or job.parallelism is None:
         detail = f"the snapshot has no pre-training job {placement.job_id!r}"
@@ -69,7 +73,7 @@ def plan_violations(
     if placement is None:
         return [Issue(code="no_placement", pointer="/pretraining", detail="an Arnold plan must place its job")]
     scene = _scene(snapshot, tier)
-    found = placement_violations(snapshot, placement, tier, parameters.spare_nodes_per_minipod)
+    found = _violations(scene, placement, parameters.spare_nodes_per_minipod)
     found += _coverage_violations(scene, plan)
     for k, allocation in enumerate(plan.allocations):
         if allocation.job_id in scene.jobs:
@@ -130,11 +134,14 @@ def _scene(snapshot: Snapshot, tier: str) -> _Scene:
 
 def _cell_violations(scene: _Scene, job: Job, placement: PretrainingPlacement) -> Iterator[Issue]:
     """Every cell one node: distinct, known, up, wholly free."""
-    uses = Counter(node for row in placement.cells for node in row)
+    uses = Counter(chain.from_iterable(placement.cells))
     for r, row in enumerate(placement.cells):
         for c, name in enumerate(row):
-            where = f"cells/{r}/{c}"
             node = scene.nodes.get(name)
+            free = node is not None and node.state is NodeState.UP and not node.gpus_in_use
+            if free and uses[name] == 1 and name not in scene.holders:
+                continue
+            where = f"cells/{r}/{c}"
             if node is None:
                 yield _violation("unknown_node", where, f"the cluster has no node {name!r}")
                 continue
@@ -176,16 +183,20 @@ def _label_violations(scene: _Scene, placement: PretrainingPlacement) -> Iterato
     for r, (names, labels) in enumerate(zip(placement.cells, placement.minipods, strict=True)):
         for c, (name, label) in enumerate(zip(names, labels, strict=True)):
             node = scene.nodes.get(name)
-            if node is not None and label != "/".join(node.path[: scene.depth]):
-                detail = f"node {name!r} is in {'/'.join(node.path[: scene.depth])!r}, not in {label!r}"
+            if node is not None and label != (minipod := "/".join(node.path[: scene.depth])):
+                detail = f"node {name!r} is in {minipod!r}, not in {label!r}"
                 yield _violation("wrong_minipod", f"minipods/{r}/{c}", detail)
 
 
 def _spare_violations(scene: _Scene, placement: PretrainingPlacement, num_spares: int) -> Iterator[Issue]:
     """In every minipod used `num_spares` nodes like those of the job, wholly free and in no cell."""
+    if not placement.spares and not num_spares:
+        return
     cells = {name for row in placement.cells for name in row}
     kinds = {(scene.nodes[name].gpu_type, scene.nodes[name].num_gpus) for name in cells if name in scene.nodes}
-    spares = Counter({label: 0 for row in placement.minipods for label in row})
+    used = {label for row in placement.minipods for label in row}
+    spares = Counter(dict.fromkeys(used, 0))
+    named: set[str] = set()
     for k, name in enumerate(placement.spares):
         node = scene.nodes.get(name)
         if node is None:
@@ -193,19 +204,20 @@ def _spare_violations(scene: _Scene, placement: PretrainingPlacement, num_spares
             continue
         spares["/".join(node.path[: scene.depth])] += 1
         busy = node.state is not NodeState.UP or node.gpus_in_use or scene.holders.get(name)
-        if busy or name in cells or placement.spares.index(name) != k or (node.gpu_type, node.num_gpus) not in kinds:
+        if busy or name in cells or name in named or (node.gpu_type, node.num_gpus) not in kinds:
             detail = f"node {name!r} must be up, wholly free, like the nodes of the job, in no cell and named once"
             yield _violation("wrong_spare", f"spares/{k}", detail)
+        named.add(name)
     for label, num in sorted(spares.items()):
-        if num != num_spares or label not in {label for row in placement.minipods for label in row}:
+        if num != num_spares or label not in used:
             detail = f"minipod {label!r} keeps {num} spare nodes; {num_spares} are wanted where the job has nodes"
             yield _violation("wrong_spares", "spares", detail)
 
 
 def _value_violations(placement: PretrainingPlacement) -> Iterator[Issue]:
     """Affinities, spreads and objectives, recomputed from the minipod labels."""
-    labels = np.unique(np.array(placement.minipods), return_inverse=True)[1].reshape(len(placement.minipods), -1)
-    spreads = measure(labels.astype(np.int64))
+    number = {label: k for k, label in enumerate(dict.fromkeys(chain.from_iterable(placement.minipods)))}
+    spreads = measure(np.array([[number[label] for label in row] for row in placement.minipods], dtype=np.int64))
     if placement.scheduling_unit not in list(SchedulingUnit):
         yield _violation("wrong_unit", "scheduling_unit", f"must be one of {[unit.value for unit in SchedulingUnit]}")
         return
@@ -249,8 +261,9 @@ def _allocation_violations(
     job, nodes = scene.jobs[allocation.job_id], scene.nodes
     if job.id == placement.job_id:
         hosts = [nodes[name] for name in placement.hosts if name in nodes]
-        expected = tuple(NodeGpus(node=node.id, gpus=tuple(range(node.num_gpus))) for node in hosts)
-        if allocation.gpus != expected:
+        every = {num: tuple(range(num)) for num in {node.num_gpus for node in hosts}}
+        expected = [(node.id, every[node.num_gpus]) for node in hosts]
+        if [(part.node, part.gpus) for part in allocation.gpus] != expected:
             detail = f"job {job.id!r} must hold every GPU of its hosts, in rank order"
             yield Issue(code="allocation_mismatch", pointer=f"{pointer}/gpus", detail=detail)
     elif job.id not in scene.running or set(allocation.gpus) != set(job.current or ()):

@@ -14,27 +14,29 @@ from collections.abc import Iterator
 import numpy as np
 
 from models.placement.arnold.arrangement import arrange_groups
-from models.placement.arnold.instance import ArnoldInstance, max_spread, num_used
-from models.placement.arnold.spread import minipods_per_row
+from models.placement.arnold.instance import ArnoldInstance
+from models.placement.arnold.labels import max_spread, minipods_per_row, num_used
 from stowplan.arrays import IntMatrix, IntVector
 
 
-def preference(instance: ArnoldInstance, counts: IntMatrix) -> tuple[float, int, int, int]:
+def preference(instance: ArnoldInstance, labels: IntMatrix) -> tuple[float, int, int, int]:
     """Sort key of solutions: Eq. 4, then what it is blind to.
 
     Both of its spreads with equal weight (one may have weight 0), the real spread of the groups that cross the units,
     and the number of pieces that groups are cut into.
     """
-    objective = round(instance.objective(counts), 9)
-    crossing = int(minipods_per_row(arrange_groups(counts).T).max())
-    return objective, num_used(counts) + max_spread(counts), crossing, int(np.count_nonzero(counts))
+    spreads, used = minipods_per_row(labels), num_used(labels)
+    widest = int(spreads.max())
+    objective = instance.minipod_weight * used + instance.spread_weight * widest
+    crossing = int(minipods_per_row(arrange_groups(labels).T).max())
+    return round(objective, 9), used + widest, crossing, int(spreads.sum())
 
 
 def construct(instance: ArnoldInstance) -> IntMatrix | None:
-    """Best constructive solution (G, M), None when too few nodes are free."""
+    """Best constructive solution (G, g), None when too few nodes are free."""
     if not instance.has_room:
         return None
-    return min(_candidates(instance), key=lambda counts: preference(instance, counts))
+    return min(_candidates(instance), key=lambda labels: preference(instance, labels))
 
 
 def _candidates(instance: ArnoldInstance) -> Iterator[IntMatrix]:
@@ -47,37 +49,35 @@ def _candidates(instance: ArnoldInstance) -> Iterator[IntMatrix]:
         if instance.minipod_weight * num_minipods + instance.spread_weight * instance.least_spread > best:
             return
         order = largest_first[:num_minipods]
-        for counts in (in_sequence(instance, order), whole_groups_first(instance, order)):
-            best = min(best, instance.objective(counts))
-            yield counts
-            if max_spread(counts) == instance.least_spread:
+        for labels in (in_sequence(instance, order), whole_groups_first(instance, order)):
+            best = min(best, instance.objective(labels))
+            yield labels
+            if max_spread(labels) == instance.least_spread:
                 return
 
 
 def in_sequence(instance: ArnoldInstance, order: IntVector) -> IntMatrix:
     """Deal the nodes of the minipods, in `order`, to one group after the other."""
-    slots = np.repeat(order, instance.free_nodes[order])[: instance.num_nodes]
-    counts = np.zeros((instance.num_groups, instance.num_minipods), dtype=np.int64)
-    np.add.at(counts, (np.arange(slots.size) // instance.group_size, slots), 1)
-    return counts
+    slots: IntVector = np.repeat(order, instance.free_nodes[order])[: instance.num_nodes]
+    return slots.reshape(instance.num_groups, instance.group_size)
 
 
 def whole_groups_first(instance: ArnoldInstance, order: IntVector) -> IntMatrix:
     """Place whole groups in `order`, then cut the others from what is left."""
     size = instance.group_size
-    counts = np.zeros((instance.num_groups, instance.num_minipods), dtype=np.int64)
+    labels = np.zeros((instance.num_groups, size), dtype=np.int64)
     whole = np.repeat(order, instance.free_nodes[order] // size)[: instance.num_groups]
-    counts[np.arange(whole.size), whole] = size
+    labels[: whole.size] = whole[:, None]
     left = np.zeros_like(instance.free_nodes)
     left[order] = instance.free_nodes[order]
-    left -= counts.sum(axis=0)
+    left -= size * np.bincount(whole, minlength=left.size)
     for group in range(whole.size, instance.num_groups):
         need = size
         while need:
             enough = np.flatnonzero(left >= need)
             j = int(enough[np.argmin(left[enough])] if enough.size else np.argmax(left))
             taken = min(need, int(left[j]))
-            counts[group, j] += taken
+            labels[group, size - need : size - need + taken] = j
             left[j] -= taken
             need -= taken
-    return counts
+    return labels

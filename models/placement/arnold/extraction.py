@@ -10,7 +10,7 @@ from models.placement.arnold.parameters import ArnoldParameters, SchedulingUnit,
 from models.placement.arnold.selection import Affinity, Selection
 from models.placement.arnold.spread import Spreads, measure, units_of
 from models.placement.arnold.volumes import num_microbatches
-from models.placement.occupancy import occupancy
+from models.placement.occupancy import running_jobs
 from models.plan import Change, JobAllocation, Plan, PretrainingPlacement, ScoreTerm, UnplacedJob
 from models.workload import Job, NodeGpus, Parallelism, Snapshot
 from stowplan.arrays import IntMatrix
@@ -35,7 +35,7 @@ def arnold_plan(
         cells,
         spares=_spares(selection, minipods, cells),
     )
-    running = occupancy(snapshot).running
+    running = running_jobs(snapshot)
     kept = [job for job in snapshot.jobs if job.id in running]
     waiting = [job for job in snapshot.jobs if job.id not in running and job.id != selection.job.id]
     return Plan(
@@ -82,12 +82,12 @@ def pretraining_placement(
 def _planned(selection: Selection, hosts: tuple[str, ...]) -> JobAllocation:
     """Allocation of the planned job, hosts in rank order."""
     job, gpus_per_node = selection.job, selection.pool.gpus_per_node
-    batch = _batch(selection)
+    batch, every_gpu = _batch(selection), tuple(range(gpus_per_node))
     return JobAllocation(
         job_id=job.id,
         gpu_type=selection.pool.gpu_type,
         num_gpus=selection.parallelism.num_gpus,
-        gpus=tuple(NodeGpus(node=node, gpus=tuple(range(gpus_per_node))) for node in hosts),
+        gpus=tuple(NodeGpus(node=node, gpus=every_gpu) for node in hosts),
         change=Change.STARTED,
         batch_size=batch[0],
         local_batch_size=batch[1],
@@ -137,6 +137,8 @@ def _unplaced(job: Job) -> UnplacedJob:
 
 def _spares(selection: Selection, minipods: IntMatrix, cells: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:
     """Nodes kept back in every minipod used: those that would be handed out next."""
+    if not selection.num_spares:
+        return ()
     taken = {node for row in cells for node in row}
     free = ([node for node in selection.pool.nodes[j] if node not in taken] for j in np.unique(minipods).tolist())
     return tuple(node for left in free for node in left[: selection.num_spares])

@@ -1,12 +1,11 @@
 """Data of one Arnold instance, free of any modelling layer, and the measures of a solution in whole nodes.
 
-A solution is an int64 matrix `counts` (G, M): nodes of group i in minipod j; rows add up to the group size.
+A solution is an int64 matrix `labels` (G, g): the minipod of each of the g nodes of group i (`labels`).
 """
 
 from dataclasses import dataclass
 
-import numpy as np
-
+from models.placement.arnold.labels import max_spread, num_used
 from models.placement.arnold.parameters import SchedulingUnit
 from stowplan.arrays import IntMatrix, IntVector
 
@@ -57,9 +56,9 @@ class ArnoldInstance:
         """Minipods that a group touches at least: its size over the largest minipod's free nodes, rounded up."""
         return -(-self.group_size // max(1, int(self.free_nodes.max())))
 
-    def objective(self, counts: IntMatrix) -> float:
-        """Eq. 4 of the solution `counts` (G, M)."""
-        return self.minipod_weight * num_used(counts) + self.spread_weight * max_spread(counts)
+    def objective(self, labels: IntMatrix) -> float:
+        """Eq. 4 of the solution `labels` (G, g)."""
+        return self.minipod_weight * num_used(labels) + self.spread_weight * max_spread(labels)
 
 
 def affinity_weights(alpha: float, unit: SchedulingUnit) -> tuple[float, float]:
@@ -70,13 +69,3 @@ def affinity_weights(alpha: float, unit: SchedulingUnit) -> tuple[float, float]:
     the spread of a DP group and takes alpha, and the minipods bound the PP groups and take beta.
     """
     return (alpha, 1 - alpha) if unit is SchedulingUnit.PP else (1 - alpha, alpha)
-
-
-def num_used(counts: IntMatrix) -> int:
-    """Minipods that hold any node."""
-    return int(np.count_nonzero(counts.any(axis=0)))
-
-
-def max_spread(counts: IntMatrix) -> int:
-    """The most minipods that one group touches, T."""
-    return int(np.count_nonzero(counts, axis=1).max())

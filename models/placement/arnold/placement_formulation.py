@@ -14,6 +14,7 @@ from models.plan import Plan, UnplacedJob
 from models.workload import Snapshot
 from solver.problem import MatrixProblem
 from stowplan.arrays import IntMatrix
+from stowplan.collection import without_collection
 from stowplan.errors import Issue
 
 if TYPE_CHECKING:
@@ -63,8 +64,10 @@ class PlacementFormulation(Formulation):
 
     def violations(self, plan: Plan, objective: float) -> list[Issue]:
         """Check without any solver; the plan may be better than `objective`, never worse."""
-        return plan_violations(self.snapshot, plan, self.tier, objective, self.parameters)
+        with without_collection():
+            return plan_violations(self.snapshot, plan, self.tier, objective, self.parameters)
 
     def plan(self, minipods: IntMatrix, cells: tuple[tuple[str, ...], ...]) -> Plan:
         """Plan from minipod indices (rows, columns) and the node in every cell."""
-        return arnold_plan(self.snapshot, self.selection, self.parameters, self.affinity, minipods, cells)
+        with without_collection():
+            return arnold_plan(self.snapshot, self.selection, self.parameters, self.affinity, minipods, cells)

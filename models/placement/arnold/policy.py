@@ -8,18 +8,19 @@ import numpy as np
 from scipy import sparse
 
 from models.clock import PhaseClock
-from models.formulation import Formulation
+from models.formulation import Formulation, resumed_result
 from models.placement.arnold.assignment import arrange, improved, own_split, pick_nodes, whole_nodes
 from models.placement.arnold.budget import Budget
 from models.placement.arnold.constructive import construct
 from models.placement.arnold.exact.search import solve_exactly
-from models.placement.arnold.instance import ArnoldInstance, affinity_weights, max_spread
+from models.placement.arnold.instance import ArnoldInstance, affinity_weights
+from models.placement.arnold.labels import counts_of, labels_of, minipods_per_row
 from models.placement.arnold.parameters import ArnoldParameters, SpreadObjective
 from models.placement.arnold.search_answer import Report, SearchAnswer
 from models.placement.arnold.search_formulation import SearchFormulation
 from models.placement.arnold.selection import Affinity, Selection, select
 from models.placement.arnold.validation import selection_issues
-from models.plan import Plan
+from models.plan import Plan, Resume
 from models.workload import Snapshot
 from solver.monitor import SolveMonitor
 from solver.options import SolveOptions
@@ -32,6 +33,10 @@ from stowplan.errors import Issue, raise_for_errors
 
 if TYPE_CHECKING:
     import pyomo.environ as pyo
+
+
+# A point of a larger model has gigabytes, and declaring it takes minutes.
+_MOST_COLUMNS = 1_000_000
 
 
 class ArnoldFormulation(SearchFormulation):
@@ -51,7 +56,7 @@ class ArnoldFormulation(SearchFormulation):
 
     @cached_property
     def constructed(self) -> IntMatrix | None:
-        """Constructive solution (G, M), None when too few nodes are free."""
+        """Constructive solution (G, g), None when too few nodes are free."""
         return construct(self.instance)
 
     @cached_property
@@ -67,7 +72,7 @@ class ArnoldFormulation(SearchFormulation):
         result = super().solve(options, monitor)
         if result.solver == EXACT or result.incumbent is None:
             return result
-        point = self.point(improved(self.instance, self.counts(result.incumbent), self.constructed))
+        point = self.point(improved(self.instance, self.labels(result.incumbent), self.constructed))
         return replace(result, incumbent=point, objective=self.problem.value(point))
 
     @property
@@ -87,23 +92,55 @@ class ArnoldFormulation(SearchFormulation):
         return () if self.instance.has_room else tuple(row.name for row in [*rows, *groups])
 
     def extract(self, incumbent: FloatVector, clock: PhaseClock) -> Plan:
-        """Nodes for every cell, from whole nodes per group and minipod."""
+        """Nodes for every cell, from the minipods of the groups."""
         with clock.phase("place"):
-            minipods = arrange(self.counts(incumbent), self.unit)
+            minipods = arrange(self.labels(incumbent), self.unit)
             return self.plan(minipods, pick_nodes(minipods, self.selection.pool.nodes, self.unit))
 
-    def counts(self, incumbent: FloatVector) -> IntMatrix:
-        """Whole nodes (G, M) that are at least as good as the point `incumbent` (n,)."""
+    def labels(self, incumbent: FloatVector) -> IntMatrix:
+        """Minipods of the groups (G, g), at least as good as `incumbent`: a point (n,), or what `handed_on` made."""
         instance = self.instance
+        if not self._is_point(incumbent):
+            return incumbent.astype(np.int64).reshape(instance.num_groups, instance.group_size)
         shape = (instance.num_groups, instance.num_minipods)
         y, s, p, _ = np.split(incumbent, np.cumsum([shape[1], shape[0] * shape[1], shape[0] * shape[1]]))
         own = own_split(instance, p.reshape(shape), y > 0.5)
-        return whole_nodes(instance, (s > 0.5).reshape(shape), y > 0.5) if own is None else own
+        return labels_of(whole_nodes(instance, (s > 0.5).reshape(shape), y > 0.5) if own is None else own)
 
     def point(self, solution: IntMatrix) -> FloatVector:
-        """The point (n,) of the problem that stands for whole nodes (G, M), in the order of its declaration."""
-        used, shares = solution.any(axis=0), solution / self.instance.group_size
-        return np.concatenate([used, (solution > 0).ravel(), shares.ravel(), [max_spread(solution)]]).astype(np.float64)
+        """The point (n,) of the problem that stands for `solution` (G, g), in the order of its declaration."""
+        counts = counts_of(solution, self.instance.num_minipods)
+        selected, shares, widest = counts > 0, counts / self.instance.group_size, minipods_per_row(solution).max()
+        return np.concatenate([selected.any(axis=0), selected.ravel(), shares.ravel(), [widest]]).astype(np.float64)
+
+    @property
+    def num_columns(self) -> int:
+        """Columns of the declared model, y, s, p and T."""
+        return self.instance.num_minipods * (1 + 2 * self.instance.num_groups) + 1
+
+    def resumed(self, resume: Resume, options: SolveOptions) -> SolveResult:
+        """The result that the killed worker would have returned; a solution that is no point is checked by itself."""
+        if self._is_point(resume.incumbent):
+            return super().resumed(resume, options)
+        free, found = self.instance.free_nodes, resume.incumbent
+        legal = (
+            np.isin(found, np.arange(free.size)).all()
+            and (np.bincount(found.astype(np.int64), minlength=free.size) <= free).all()
+        )
+        objective = self.instance.objective(self.labels(found)) if legal else None
+        return resumed_result(resume, options, Sense.MINIMIZE, objective)
+
+    def handed_on(self, solution: IntMatrix) -> FloatVector:
+        """The point, or, where the model is too large to be declared, `solution` itself, an entry per node."""
+        return self.point(solution) if self._has_points else solution.ravel().astype(np.float64)
+
+    @property
+    def _has_points(self) -> bool:
+        """Whether answers of the search are points; solutions themselves must not be taken for one."""
+        return self.num_columns <= _MOST_COLUMNS or self.num_columns == self.instance.num_nodes
+
+    def _is_point(self, incumbent: FloatVector) -> bool:
+        return self._has_points or incumbent.shape != (self.instance.num_nodes,)
 
 
 class NothingToPlan(Formulation):

@@ -1,6 +1,6 @@
 """Nodes that a pre-training job may take: up, with every GPU free, of one GPU type and size, by minipod."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,6 +8,7 @@ import numpy as np
 from models.placement.occupancy import occupancy
 from models.workload import Snapshot
 from stowplan.arrays import IntVector
+from topology.cluster import Node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,27 +47,32 @@ def node_pool(snapshot: Snapshot, gpu_type: str, tier: str) -> NodePool | None:
     state = occupancy(snapshot)
     busy = {node for slices in state.running.values() for node, _ in slices}
     whole = (1 << gpus_per_node) - 1
-    free_paths: dict[tuple[str, ...], list[tuple[tuple[str, ...], str]]] = {}
-    for i, node in enumerate(cluster.nodes):
+    free: defaultdict[tuple[str, ...], list[Node]] = defaultdict(list)
+    for i, (node, mask) in enumerate(zip(cluster.nodes, state.free_masks, strict=True)):
         if node.gpu_type == gpu_type and node.num_gpus == gpus_per_node:
-            members = free_paths.setdefault(node.path[:depth], [])
-            if i not in busy and state.free_masks[i] == whole:
-                members.append((node.path, node.id))
+            members = free[node.path[:depth]]
+            if mask == whole and i not in busy:
+                members.append(node)
     return NodePool(
         gpu_type=gpu_type,
         gpus_per_node=gpus_per_node,
-        minipods=tuple("/".join(prefix) for prefix in sorted(free_paths)),
-        nodes=tuple(_hand_out_order(free_paths[prefix], depth) for prefix in sorted(free_paths)),
+        minipods=tuple("/".join(prefix) for prefix in sorted(free)),
+        nodes=tuple(_hand_out_order(free[prefix], depth) for prefix in sorted(free)),
         num_other_size=sizes.total() - sizes[gpus_per_node],
     )
 
 
-def _hand_out_order(members: list[tuple[tuple[str, ...], str]], depth: int) -> tuple[str, ...]:
-    """Sort (path, id) by the free nodes of each finer unit, largest first, unit by unit."""
-    free = Counter(path[:k] for path, _ in members for k in range(depth + 1, len(path) + 1))
+def _hand_out_order(members: list[Node], depth: int) -> tuple[str, ...]:
+    """Ids sorted by the free nodes of each finer unit, largest first, unit by unit."""
+    if all(len(node.path) == depth for node in members):
+        return tuple(sorted([node.id for node in members]))
+    free = Counter(node.path[:k] for node in members for k in range(depth + 1, len(node.path) + 1))
+    along: dict[tuple[str, ...], tuple[tuple[int, str], ...]] = {}
 
-    def key(member: tuple[tuple[str, ...], str]) -> tuple[tuple[tuple[int, str], ...], str]:
-        path, node = member
-        return tuple((-free[path[:k]], path[k - 1]) for k in range(depth + 1, len(path) + 1)), node
+    def key(node: Node) -> tuple[tuple[tuple[int, str], ...], str]:
+        path = node.path
+        if path not in along:
+            along[path] = tuple((-free[path[:k]], path[k - 1]) for k in range(depth + 1, len(path) + 1))
+        return along[path], node.id
 
-    return tuple(node for _, node in sorted(members, key=key))
+    return tuple(node.id for node in sorted(members, key=key))

@@ -11,8 +11,8 @@ Report = Callable[[IntMatrix, float], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SearchAnswer:
-    """`solution`: whole nodes per group and bin (G, B), or for Eq. 2 the minipod of every cell (R, C); None when too
-    few nodes are free. `certificate` says what proves `bound`.
+    """`solution`: the minipod of every node of a group (G, g); for Eq. 2 of every cell (R, C); over weighted tiers
+    whole nodes per group and bin (G, B). None when too few nodes are free. `certificate` says what proves `bound`.
 
     `proven`: the bound is the objective, or it is proven that there is no solution.
     """

@@ -39,6 +39,15 @@ class SearchFormulation(PlacementFormulation):
     def point(self, solution: IntMatrix) -> FloatVector:
         """The point (n,) of the problem that stands for a solution."""
 
+    @property
+    def num_columns(self) -> int | None:
+        """Columns of the declared model where they are known without it."""
+        return None
+
+    def handed_on(self, solution: IntMatrix) -> FloatVector:
+        """What an answer and its progress carry as incumbent: the point."""
+        return self.point(solution)
+
     @cached_property
     def warm_start(self) -> FloatVector | None:  # type: ignore[override]  # a general solver starts here, others need none
         """What the search knows without any solve."""
@@ -53,13 +62,14 @@ class SearchFormulation(PlacementFormulation):
         budget = Budget(options=options, monitor=monitor)
 
         def report(solution: IntMatrix, bound: float) -> None:
-            budget.tell(objective=self.valued.objective(solution), bound=bound, incumbent=self.point(solution))
+            budget.tell(objective=self.valued.objective(solution), bound=bound, incumbent=self.handed_on(solution))
 
         answer = self.search(budget, report)
-        return _result(budget, answer, None if answer.solution is None else self.point(answer.solution))
+        incumbent = None if answer.solution is None else self.handed_on(answer.solution)
+        return _result(budget, answer, incumbent, self.num_columns)
 
 
-def _result(budget: Budget, answer: SearchAnswer, point: FloatVector | None) -> SolveResult:
+def _result(budget: Budget, answer: SearchAnswer, point: FloatVector | None, num_columns: int | None) -> SolveResult:
     """Proven infeasible without a point, else optimal when the gap asked for is proven."""
     limit: Limit | None = None
     objective, bound = answer.objective, answer.bound
@@ -81,7 +91,7 @@ def _result(budget: Budget, answer: SearchAnswer, point: FloatVector | None) -> 
             solve_cpu_s=budget.elapsed_cpu_s,
             first_incumbent_s=budget.first_incumbent_s,
             num_nodes=budget.num_nodes,
-            num_columns=None if point is None else point.size,
+            num_columns=None if point is None else num_columns or point.size,
         ),
         solver=EXACT,
         solver_version=__version__,

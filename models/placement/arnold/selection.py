@@ -15,7 +15,7 @@ from models.placement.arnold.matrix import CommunicationMatrix, communication_ma
 from models.placement.arnold.parameters import ArnoldParameters
 from models.placement.arnold.pool import NodePool, node_pool
 from models.placement.arnold.volumes import communication_volumes
-from models.placement.occupancy import occupancy
+from models.placement.occupancy import running_jobs
 from models.workload import Job, Parallelism, Snapshot
 from stowplan.arrays import IntVector
 from stowplan.errors import InputError, Issue, pointer_of, raise_for_errors
@@ -157,7 +157,7 @@ def _tier_weight_faults(snapshot: Snapshot, parameters: ArnoldParameters) -> Ite
 
 def _planned_job(snapshot: Snapshot) -> tuple[int, Job, Parallelism]:
     """Find the one pre-training job that waits."""
-    running = occupancy(snapshot).running
+    running = running_jobs(snapshot)
     waiting = [
         (k, job, job.parallelism)
         for k, job in enumerate(snapshot.jobs)

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from models.placement.arnold.instance import affinity_weights
+from models.placement.arnold.labels import minipods_per_row, num_used
 from models.placement.arnold.parameters import SchedulingUnit
 from models.plan import SpreadPair
 from models.workload import Snapshot
-from stowplan.arrays import IntMatrix, IntVector
+from stowplan.arrays import IntMatrix
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,13 +48,6 @@ def units_of(snapshot: Snapshot, cells: Sequence[Sequence[str]], tier: int) -> I
     return np.array([[number[path] for path in row] for row in of_cell], dtype=np.int64)
 
 
-def minipods_per_row(minipods: IntMatrix) -> IntVector:
-    """Minipods that each row touches; for the columns, hand in the transpose."""
-    ordered = np.sort(minipods, axis=1)
-    changes: IntVector = (np.diff(ordered, axis=1) != 0).sum(axis=1, dtype=np.int64)
-    return changes + 1
-
-
 def distance(num_minipods: int) -> int:
     """D of a group that touches `num_minipods` minipods (Eq. 3)."""
     return 0 if num_minipods == 1 else num_minipods
@@ -66,5 +60,5 @@ def measure(minipods: IntMatrix) -> Spreads:
     return Spreads(
         minipods=SpreadPair(dp=dp, pp=pp),
         distance=SpreadPair(dp=distance(dp), pp=distance(pp)),
-        num_used=int(np.unique(minipods).size),
+        num_used=num_used(minipods),
     )

@@ -44,6 +44,22 @@ def test_a_plan_grows_with_the_cluster(parameters: Parameters) -> None:
     assert cost(240) <= 2.3 * cost(120)
 
 
+def test_a_placement_grows_with_groups_and_minipods() -> None:
+    """Both at once, every third minipod smaller than a group: with their product it would be four times the work."""
+
+    def cost(size: int) -> int:
+        kind = cluster(*[(7, 5, 3)[k % 3] for k in range(size)])
+        request = PlanRequest(
+            snapshot=Snapshot(cluster=kind, jobs=(wanted("big", rows=size, columns=4, latest_start_s=DAY_S),)),
+            parameters=ArnoldParameters(alpha=0.3),
+            options=SolveOptions(solver=EXACT, relative_gap=0.0),
+        )
+        return work(lambda: plan(request))
+
+    cost(12)
+    assert cost(120) <= 2.3 * cost(60)
+
+
 def test_moving_jobs_grows_with_the_cluster() -> None:
     def cost(size: int) -> int:
         """One job of three of four minipods; of their nodes every fourth is in use, by a job that may be moved."""

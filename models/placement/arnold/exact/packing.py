@@ -43,41 +43,42 @@ def num_in_component(free: IntVector, size: int, spread: int) -> int:
 
 
 def pack(free: IntVector, size: int, num_groups: int, spread: int, components: Sequence[IntVector]) -> IntMatrix:
-    """Build the packing: counts (num_groups, k) of `components`, positions into `free` (k,), largest first.
+    """Build the packing: positions into `free` (k,), largest first, of every group (num_groups, size).
 
     Raises
     ------
     ValueError
         When the components do not hold that many groups.
     """
-    counts = np.zeros((num_groups, free.size), dtype=np.int64)
+    labels = np.zeros((num_groups, size), dtype=np.int64)
     placed = 0
     for component in components:
         here = free[component]
         num_here = min(num_in_component(np.sort(here)[::-1], size, spread), num_groups - placed)
-        counts[placed : placed + num_here, component] = pack_component(here, size, num_here, spread)
+        labels[placed : placed + num_here] = component[pack_component(here, size, num_here, spread)]
         placed += num_here
     if placed < num_groups:
         raise ValueError(f"the components hold {placed} of {num_groups} groups")
-    return counts
+    return labels
 
 
 def pack_component(free: IntVector, size: int, num_groups: int, spread: int) -> IntMatrix:
-    """Pack into one component by the proof of the theorem: counts (num_groups, k) for `free` (k,) with (*)."""
+    """Pack into one component by the proof of the theorem: positions (num_groups, size) into `free` (k,) with (*)."""
     left = _without_slack(free, size * num_groups)
-    counts = np.zeros((num_groups, free.size), dtype=np.int64)
+    labels = np.zeros((num_groups, size), dtype=np.int64)
     placed = 0
     while placed < num_groups:
         whole = _whole_groups(left, size, num_groups - placed, spread)
         if whole.size:
-            counts[np.arange(placed, placed + whole.size), whole] = size
+            labels[placed : placed + whole.size] = whole[:, None]
             left -= size * np.bincount(whole, minlength=left.size)
             placed += whole.size
         else:
-            counts[placed] = _straddling_group(left, size, num_groups - placed, spread)
-            left -= counts[placed]
+            group = _straddling_group(left, size, num_groups - placed, spread)
+            labels[placed] = np.repeat(np.arange(group.size), group)
+            left -= group
             placed += 1
-    return counts
+    return labels
 
 
 def _without_slack(free: IntVector, needed: int) -> IntVector:

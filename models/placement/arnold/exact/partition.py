@@ -9,8 +9,10 @@ until the rest holds the remaining groups as one component.
 import numpy as np
 
 from models.placement.arnold.exact.packing import num_in_component
+from models.placement.arnold.exact.two_each import in_pairs
 from stowplan.arrays import IntVector
 
+_TWO = 2
 # Groups of a component that is split off: one wastes most, more find closer fits.
 _COMPONENT_GROUPS = (1, 2, 3)
 
@@ -29,6 +31,8 @@ def partition(free: IntVector, size: int, num_groups: int, spread: int) -> list[
         return [whole[k : k + 1] for k in range(whole.size)] if enough else None
     if free.size <= (spread - 1) * num_groups + 1:
         return None
+    if spread == _TWO:
+        return in_pairs(free, size, num_groups)
     tries = (_split_off(free, size, num_groups, spread, num) for num in _COMPONENT_GROUPS)
     return next((found for found in tries if found is not None), None)
 

@@ -10,7 +10,8 @@ minimise a Y + b T over the minipods used Y and the largest spread of a group T 
     Y(T)    = Y' as soon as Y' <= (T - 1) G + 1, which nearly always holds for T = 2;
     else    Y(T) is at least Y' and at least the fewest with sum floor(f_j / ceil(g / T)) >= G (each group has a piece
             of ceil(g / T) nodes), there is none when the T G largest have less than G g nodes, and `partition` often
-            reaches that bound. Where it does not and T could still be best, `component_model` decides.
+            reaches that bound. Where it does not and T could still be best, `two_each` decides for T = 2 and
+            `component_model` for more.
 """
 
 import math
@@ -23,7 +24,9 @@ from models.placement.arnold.budget import Budget
 from models.placement.arnold.constructive import in_sequence, preference, whole_groups_first
 from models.placement.arnold.exact.packing import pack
 from models.placement.arnold.exact.partition import partition
-from models.placement.arnold.instance import ArnoldInstance, max_spread, num_used
+from models.placement.arnold.exact.two_each import FewestMinipods
+from models.placement.arnold.instance import ArnoldInstance
+from models.placement.arnold.labels import max_spread, num_used
 from models.placement.arnold.search_answer import Report, SearchAnswer
 from solver.result import TerminationReason
 from stowplan.arrays import IntMatrix, IntVector
@@ -31,6 +34,7 @@ from stowplan.arrays import IntMatrix, IntVector
 # Larger models take longer to declare than anybody wants to wait for.
 _MAX_ARCS = 40_000
 _TOLERANCE = 1e-9
+_TWO = 2
 # A bound on a count of minipods may miss an integer by rounding.
 _ROUNDING = 1e-6
 
@@ -67,18 +71,18 @@ def solve_exactly(instance: ArnoldInstance, budget: Budget, report: Report) -> S
         return SearchAnswer(solution=None, objective=None, bound=None, certificate=text, proven=True)
     search = _Search(instance)
     search.construct()
-    counts = search.counts()
-    report(counts, search.bound())
+    labels = search.labels()
+    report(labels, search.bound())
     while (level := search.most_promising()) is not None and budget.ended_by is None:
         search.settle(level, budget)
-        if search.best_value() < instance.objective(counts) - _TOLERANCE:
-            counts = search.counts()
-            report(counts, search.bound())
-    objective = instance.objective(counts)
+        if search.best_value() < instance.objective(labels) - _TOLERANCE:
+            labels = search.labels()
+            report(labels, search.bound())
+    objective = instance.objective(labels)
     bound = min(search.bound(), objective)
     proven = bound >= objective - _TOLERANCE
     return SearchAnswer(
-        solution=counts,
+        solution=labels,
         objective=objective,
         bound=objective if proven else bound,
         certificate=search.certificate(),
@@ -138,7 +142,10 @@ class _Search:
         return found is not None
 
     def settle(self, level: _Level, budget: Budget) -> None:
-        """Decide the level by `component_model`, or come as near as `partition` can and give it up."""
+        """Decide the level by `two_each` or `component_model`, or come as near as `partition` can and give it up."""
+        if level.spread == _TWO:
+            self._settle_two(level, budget)
+            return
         # Pyomo takes seconds to load, and few instances come here.
         from models.placement.arnold.exact.component_model import component_arcs, component_model, read_components
 
@@ -160,6 +167,18 @@ class _Search:
             lower = math.inf if free.size == self.free.size else free.size + 1
         if lower > level.lower:
             level.lower, level.argument = lower, "component model"
+
+    def _settle_two(self, level: _Level, budget: Budget) -> None:
+        free = self.free[: self._most_minipods(level)]
+        fewest = FewestMinipods(free, self.instance.group_size, self.instance.num_groups, int(level.lower), budget)
+        fewest.find()
+        level.given_up = True
+        if fewest.upper is not None:
+            level.upper, level.components = fewest.upper, fewest.components
+        if fewest.argument is not None:
+            level.lower, level.argument = fewest.lower, fewest.argument
+        if level.lower > self.free.size:
+            level.lower = math.inf
 
     def _bisect(self, level: _Level, low: int, high: int) -> None:
         """Fewest minipods that `partition` manages with; `low` are known not to do."""
@@ -195,16 +214,15 @@ class _Search:
         """Proven lower bound: levels that were not looked at are worse than what is known."""
         return min(self.best_value(), *(self.value(level, level.lower) for level in self.levels))
 
-    def counts(self) -> IntMatrix:
-        """Whole nodes (G, M) of the best level; among equals what `preference` likes best."""
+    def labels(self) -> IntMatrix:
+        """Minipods of the groups (G, g) at the best level; among equals what `preference` likes best."""
         instance, level = self.instance, self.best_level()
-        counts = np.zeros((instance.num_groups, instance.num_minipods), dtype=np.int64)
         packed = pack(self.free, instance.group_size, instance.num_groups, level.spread, level.components)
-        counts[:, self.order] = packed
-        used = self.order[: num_used(counts)]
+        labels: IntMatrix = self.order[packed]
+        used = self.order[: num_used(labels)]
         others = (in_sequence(instance, used), whole_groups_first(instance, used))
         fitting = (other for other in others if max_spread(other) <= level.spread)
-        return min([counts, *fitting], key=lambda candidate: preference(instance, candidate))
+        return min([labels, *fitting], key=lambda candidate: preference(instance, candidate))
 
     def certificate(self) -> str:
         """Say what proves the bound."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from models.placement.arnold.instance import ArnoldInstance, max_spread, num_used
+from models.placement.arnold.instance import ArnoldInstance
 from stowplan.arrays import IntMatrix, IntVector
 
 
@@ -95,3 +95,13 @@ def on_units(counts: IntMatrix, tier: WeightedTier) -> IntMatrix:
     units = np.zeros((counts.shape[0], tier.num_units), dtype=np.int64)
     np.add.at(units.T, tier.unit, counts.T)
     return units
+
+
+def num_used(counts: IntMatrix) -> int:
+    """Units that hold any node."""
+    return int(np.count_nonzero(counts.any(axis=0)))
+
+
+def max_spread(counts: IntMatrix) -> int:
+    """The most units that one group touches."""
+    return int(np.count_nonzero(counts, axis=1).max())

@@ -28,8 +28,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyomo.environ as pyo
 
-from models.placement.arnold.instance import max_spread
-from models.placement.arnold.tiers.instance import TierInstance, on_units
+from models.placement.arnold.tiers.instance import TierInstance, max_spread, on_units
 from stowplan.arrays import FloatVector, IntMatrix, Mask
 
 

@@ -8,6 +8,7 @@ from models.placement.arnold.arrangement import arrange_groups
 from models.placement.arnold.assignment import pick_nodes
 from models.placement.arnold.budget import Budget
 from models.placement.arnold.instance import affinity_weights
+from models.placement.arnold.labels import labels_of
 from models.placement.arnold.parameters import ArnoldParameters, SchedulingUnit
 from models.placement.arnold.pool import NodePool, node_pool
 from models.placement.arnold.search_answer import Report, SearchAnswer
@@ -81,7 +82,7 @@ class TierFormulation(SearchFormulation):
             used = np.bincount(self.minipod_of_bin, weights=counts.sum(axis=0)).astype(np.int64)[self.minipod_of_bin]
             along = tree_order(self.instance)
             order = along[np.lexsort((self.minipod_of_bin[along], -used[along]))]
-            groups = arrange_groups(counts, order)
+            groups = arrange_groups(labels_of(counts), order)
             bins = groups if self.unit is SchedulingUnit.PP else groups.T
             return self.plan(self.minipod_of_bin[bins], pick_nodes(bins, self.pool.nodes, self.unit))
 

@@ -18,6 +18,7 @@ from models.placement.arnold.assignment import own_split, whole_nodes
 from models.placement.arnold.budget import Budget
 from models.placement.arnold.exact.search import solve_exactly
 from models.placement.arnold.instance import ArnoldInstance
+from models.placement.arnold.labels import counts_of
 from models.placement.arnold.search_answer import Report, SearchAnswer
 from models.placement.arnold.tiers.instance import TierInstance, WeightedTier
 from models.placement.arnold.tiers.model import num_tier_columns, read_supports, tier_model, tier_point
@@ -95,7 +96,7 @@ def _constructed(instance: TierInstance, alone: list[SearchAnswer], others: floa
     """Best candidate; `others` bounds what all tiers but the coarsest cost."""
     order = tree_order(instance)
     found = [
-        _carried_down(instance, tier, answer.solution, order)
+        _carried_down(instance, tier, counts_of(answer.solution, tier.num_units), order)
         for tier, answer in zip(instance.tiers, alone, strict=True)
         if answer.solution is not None
     ]
@@ -126,7 +127,7 @@ def _on(instance: TierInstance, order: IntVector) -> Iterator[IntMatrix]:
     budget = Budget(options=SolveOptions(), monitor=SolveMonitor(), may_solve=False)
     answer = solve_exactly(replace(bins, free_nodes=free), budget, lambda *_: None)
     if answer.solution is not None:
-        yield answer.solution
+        yield counts_of(answer.solution, instance.num_bins)
 
 
 def tree_order(instance: TierInstance) -> IntVector:

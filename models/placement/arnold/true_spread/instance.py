@@ -15,8 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from models.placement.arnold.instance import ArnoldInstance, affinity_weights
+from models.placement.arnold.labels import minipods_per_row
 from models.placement.arnold.parameters import SchedulingUnit
-from models.placement.arnold.spread import distance, minipods_per_row
+from models.placement.arnold.spread import distance
 from stowplan.arrays import IntMatrix, IntVector, Mask
 
 

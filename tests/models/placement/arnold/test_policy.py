@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from models.clock import PhaseClock
 from models.placement.arnold.parameters import ArnoldParameters, SchedulingUnit
 from models.placement.arnold.policy import ArnoldFormulation, formulate_arnold
-from models.plan import Change, Plan, SpreadPair
+from models.plan import Change, Plan, Resume, SpreadPair
 from models.workload import Job, NodeGpus, Parallelism, Snapshot
 from solver.infeasibility import conflicting_rows
-from solver.monitor import SolveMonitor
+from solver.monitor import Progress, SolveMonitor
 from solver.options import SolveOptions
-from solver.result import TerminationReason
+from solver.result import Limit, TerminationReason
 from stowplan.errors import InputError
 from tests.models.placement.arnold.scenes import (
     ALPHAS,
@@ -257,7 +257,7 @@ def test_a_canceled_solve_keeps_its_start() -> None:
 def test_minipods_opened_in_vain_are_closed() -> None:
     """An incumbent of a worker that was killed may open more than it uses; the plan is what it uses."""
     formulation = formulated(fabric({"A": 4, "B": 4}), pretraining(2, 2), ArnoldParameters(alpha=0.5))
-    point = formulation.point(np.array([[2, 0], [2, 0]]))
+    point = formulation.point(np.zeros((2, 2), dtype=np.int64))
     assert formulation.problem.value(point) == pytest.approx(1)
     point[formulation.problem.column_names.index("y[B]")] = 1
     plan = formulation.extract(point, PhaseClock())
@@ -265,6 +265,32 @@ def test_minipods_opened_in_vain_are_closed() -> None:
     assert plan.pretraining.objective_eq4 == pytest.approx(1)
     assert formulation.violations(plan, formulation.problem.value(point)) == []
     assert [issue.code for issue in formulation.violations(plan, 0.9)] == ["objective_mismatch"]
+
+
+def test_solutions_of_large_models_are_handed_on_by_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An entry per node of the job, where a point has one per group and minipod; the plan is the same."""
+    case = fabric({"A": 7, "B": 5, "C": 3}), pretraining(5, 3), ArnoldParameters(alpha=0.4)
+    expected = planned(formulated(*case), "exact")[1]
+    monkeypatch.setattr("models.placement.arnold.policy._MOST_COLUMNS", 30)
+    formulation = formulated(*case)
+    told: list[Progress] = []
+    result = formulation.solve(SolveOptions(solver="exact"), SolveMonitor(on_progress=told.append))
+    for incumbent in (result.incumbent, told[0].incumbent):
+        assert incumbent is not None
+        assert incumbent.shape == (15,)
+    assert result.incumbent is not None
+    assert formulation.extract(result.incumbent, PhaseClock()) == expected
+    # A worker that was killed has left it, and another one finishes; what is no placement is not taken for one.
+    resume = Resume(incumbent=result.incumbent, bound=result.bound, elapsed_s=1.0)
+    finished = formulation.resumed(resume, SolveOptions(solver="exact"))
+    assert finished.objective == pytest.approx(result.objective)
+    assert finished.limit is Limit.DEADLINE
+    for wrong in (np.zeros(15), np.full(15, 0.5), np.full(15, 3.0)):
+        lost = formulation.resumed(replace(resume, incumbent=wrong), SolveOptions(solver="exact"))
+        assert lost.termination is TerminationReason.NO_SOLUTION_FOUND
+    assert not {"model", "compiled", "problem"} & set(vars(formulation))
+    # General solvers still answer with points.
+    assert planned(formulated(*case), "highs")[2].objective_eq4 == pytest.approx(result.objective)
 
 
 def test_phases_are_timed_apart() -> None:

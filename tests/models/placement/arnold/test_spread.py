@@ -4,8 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from models.placement.arnold.labels import minipods_per_row
 from models.placement.arnold.parameters import SchedulingUnit
-from models.placement.arnold.spread import distance, measure, minipods_per_row
+from models.placement.arnold.spread import distance, measure
 from stowplan.arrays import IntMatrix
 
 matrices = hnp.arrays(

@@ -63,11 +63,9 @@ def best_eq4(data: ArnoldInstance) -> float:
     return min(values, default=np.inf)
 
 
-def assert_legal(data: ArnoldInstance, counts: IntMatrix) -> None:
-    assert counts.shape == (data.num_groups, data.num_minipods)
-    assert (counts >= 0).all()
-    assert (counts.sum(axis=1) == data.group_size).all()
-    assert (counts.sum(axis=0) <= data.free_nodes).all()
+def assert_legal(data: ArnoldInstance, labels: IntMatrix) -> None:
+    assert labels.shape == (data.num_groups, data.group_size)
+    assert (np.bincount(labels.ravel(), minlength=data.num_minipods) <= data.free_nodes).all()
 
 
 def matrix_instance(num_rows: int, num_columns: int, free: Sequence[int], alpha: float) -> TrueSpreadInstance:

@@ -1,0 +1,134 @@
+"""Groups on at most two minipods each, as items in bins: against brute force, and by hand."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from models.placement.arnold.exact.bin_flow import bin_flow
+from models.placement.arnold.exact.bins import Bins, SearchLimitError, exchanged, rounded_bound, searched
+from models.placement.arnold.exact.packing import pack
+from models.placement.arnold.exact.two_each import FewestMinipods, in_pairs
+from models.placement.arnold.labels import max_spread
+from solver.options import SolveOptions
+from solver.solve import solve
+from tests.models.placement.arnold.exact.scenes import budget, fits, seeded
+
+# Where half of the items are larger than half a bin; two of a bin and a half make room for others.
+WEIGHTS = st.lists(st.integers(-6, 12).filter(bool), min_size=1, max_size=7)
+CAPACITY = 12
+
+
+def fewest_bins(weights: Sequence[int]) -> int:
+    """By trying every bin for every item. Shares no code with what it judges."""
+    best = len(weights)
+
+    def place(k: int, loads: list[int]) -> None:
+        nonlocal best
+        if k == len(weights):
+            # A bin may be too full until an item that makes room comes.
+            if all(load <= CAPACITY for load in loads):
+                best = min(best, len(loads))
+            return
+        for b in range(len(loads)):
+            place(k + 1, [load + weights[k] * (b == j) for j, load in enumerate(loads)])
+        if len(loads) + 1 < best:
+            place(k + 1, [*loads, weights[k]])
+
+    place(0, [])
+    return best
+
+
+def assert_in_bins(bins: Bins, weights: Sequence[int], num_bins: int) -> None:
+    assert len(bins) <= num_bins
+    assert sorted(i for members in bins for i in members) == list(range(len(weights)))
+    assert all(sum(weights[i] for i in members) <= CAPACITY for members in bins)
+
+
+@given(WEIGHTS)
+@settings(max_examples=150, deadline=None)
+def test_the_search_finds_the_fewest_bins_and_bounds_never_say_more(weights: list[int]) -> None:
+    fewest = fewest_bins(weights)
+    assert rounded_bound(weights, CAPACITY) <= fewest
+    found = searched(weights, CAPACITY, fewest, 10_000)
+    assert found is not None
+    assert_in_bins(found, weights, fewest)
+    assert searched(weights, CAPACITY, fewest - 1, 10_000) is None
+    assert exchanged(weights, CAPACITY, fewest - 1, num_steps=20) is None
+    traded = exchanged(weights, CAPACITY, fewest + 1, num_steps=300)
+    assert traded is not None
+    assert_in_bins(traded, weights, fewest + 1)
+
+
+@given(WEIGHTS)
+@settings(max_examples=12, deadline=None)
+def test_the_flow_finds_the_fewest_bins_and_its_relaxation_is_a_bound(weights: list[int]) -> None:
+    fewest = fewest_bins(weights)
+    relaxed, flow = (bin_flow(weights, CAPACITY, 10_000, integral=integral) for integral in (False, True))
+    assert relaxed is not None
+    assert flow is not None
+    bound, result = (solve(it.problem, SolveOptions(relative_gap=0.0)) for it in (relaxed, flow))
+    assert bound.objective is not None
+    assert bound.objective <= fewest + 1e-6
+    assert result.objective is not None
+    assert max(1, round(result.objective)) == fewest
+    assert result.incumbent is not None
+    assert_in_bins(flow.bins(weights, np.rint(result.incumbent).astype(np.int64)), weights, fewest)
+
+
+def test_trades_fill_bins_to_the_last() -> None:
+    """Forty bins that three random items each fill exactly: best fit leaves some too full, trades mend them all."""
+    rng = np.random.default_rng(7)
+    cuts = np.sort(rng.integers(1, 58, (40, 2)), axis=1)
+    weights = np.diff(cuts, axis=1, prepend=0, append=58).ravel().tolist()
+    bins = exchanged(weights, 58, 40, num_steps=2_000)
+    assert bins is not None
+    assert {sum(weights[i] for i in members) for members in bins} == {58}
+    assert exchanged(weights, 58, 39, num_steps=2_000) is None
+    assert exchanged(weights, 58, 0, num_steps=1) is None
+
+
+def test_large_items_with_little_to_make_room_are_bounded_by_rounding() -> None:
+    """Of five items above half a bin two share one where the sixth makes room: four bins."""
+    assert rounded_bound([7, 7, 7, 7, 7, -2], CAPACITY) == 4
+    assert fewest_bins([7, 7, 7, 7, 7, -2]) == 4
+
+
+def test_a_search_that_takes_too_long_says_so() -> None:
+    with pytest.raises(SearchLimitError):
+        searched([7, 6, 5, 5, 4, 4, 3, 3, 2, 2], CAPACITY, 4, 5)
+
+
+def test_a_flow_that_would_be_too_large_is_not_declared() -> None:
+    assert bin_flow(list(range(1, 40)), 60, 100, integral=False) is None
+
+
+def test_two_each_is_decided_exactly() -> None:
+    """Random minipods, many smaller than a group and some larger: the fewest, and how it is proven."""
+    arguments = set()
+    for rng in seeded(18, 600):
+        size = int(rng.integers(3, 8))
+        free = np.sort(rng.integers(1, size + 3, rng.integers(3, 7)))[::-1]
+        num_groups = max(1, int(free.sum()) // size - int(rng.integers(0, 2)))
+        lower = int(np.searchsorted(np.cumsum(free), num_groups * size)) + 1
+        if num_groups > 4 or not num_groups + 1 < lower <= free.size:
+            continue
+        fewest = FewestMinipods(free, size, num_groups, lower, budget())
+        fewest.find()
+        expected = next((k for k in range(1, free.size + 1) if fits(free[:k].tolist(), size, num_groups, 2)), None)
+        assert fewest.upper == expected, (free, size, num_groups)
+        assert fewest.lower == (free.size + 1 if expected is None else expected)
+        arguments.add(fewest.argument)
+        if expected is not None:
+            labels = pack(free[:expected], size, num_groups, 2, fewest.components)
+            assert max_spread(labels) <= 2
+            assert (np.bincount(labels.ravel(), minlength=expected) <= free[:expected]).all()
+    assert {"search", "sizes of pieces, rounded"} <= arguments
+
+
+def test_a_minipod_that_holds_just_a_group_goes_anywhere() -> None:
+    components = in_pairs(np.array([5, 5, 4, 3, 2, 1]), 5, 4)
+    assert components is not None
+    assert sorted(j for component in components for j in component.tolist()) == list(range(6))
