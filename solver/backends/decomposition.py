@@ -19,8 +19,8 @@ import numpy as np
 
 from solver.backends.base import NativeOutcome, ProgressFeed, conclude
 from solver.backends.highs import HighsBackend
-from solver.decomposition.core import Core, build_core, threshold_for
-from solver.decomposition.dual import DualPoint, ReducedCosts, maximise_dual, reduced_costs
+from solver.decomposition.core import Core, build_core, threshold_for, whole_core
+from solver.decomposition.dual import DualPoint, ReducedCosts, best_choice, maximise_dual, reduced_costs
 from solver.decomposition.relaxation import solve_relaxation
 from solver.decomposition.rounding import round_choice
 from solver.decomposition.structure import ChoiceProblem, find_structure
@@ -32,6 +32,9 @@ from solver.problem import MatrixProblem
 from solver.result import Limit, SolveResult, SolveStatistics, TerminationReason
 from stowplan.arrays import FloatVector, IntVector
 
+# So few columns are solved before they are looked at; of so few blocks no rounded point is near the bound.
+_FEW_COLUMNS = 500
+_FEW_BLOCKS = 80
 # Up to so many columns after merging the linear relaxation is solved by simplex.
 _LINEAR = 5000
 # Share of the gap that the bound may lack of the linear relaxation when a point is looked for.
@@ -43,6 +46,8 @@ _NARROW_CORES = 2
 # A core that holds all that matters is solved at once where it is not this much larger than a narrow one.
 _NARROW_ENOUGH = 2
 _LEAST_TIME_S = 1e-3
+# Relative to a value: sums of the same numbers in another order differ by this.
+_ROUNDING = 1e-12
 
 
 class DecompositionBackend:
@@ -60,12 +65,18 @@ class DecompositionBackend:
 
     def solve(self, problem: MatrixProblem, options: SolveOptions, monitor: SolveMonitor) -> SolveResult:
         """Solve `problem`; see the protocol. The result names HiGHS where it solved the problem whole."""
-        structure = find_structure(problem)
-        if structure is None:
+        structure = find_structure(problem) if problem.num_columns > _FEW_COLUMNS else None
+        if structure is None or _is_hardly_smaller(structure):
             return self._highs.solve(problem, options, monitor)
         search = _Search(self._highs, problem, structure, options, monitor)
         result = conclude(self, problem, search.run(), search.statistics())
         return replace(result, prices=search.prices())
+
+
+def _is_hardly_smaller(structure: ChoiceProblem) -> bool:
+    """Whether HiGHS has nothing to gain from what is known of the problem."""
+    num_blocks = int(structure.copies.sum())
+    return structure.copies.size == num_blocks < _FEW_BLOCKS
 
 
 class _Search:
@@ -131,23 +142,34 @@ class _Search:
     def _cores(self) -> Iterator[Core]:
         """Cores from narrow to wide, none where the gap is closed. The last holds everything that can still matter."""
         structure = self._structure
+        if structure.copies.sum() < _FEW_BLOCKS:
+            yield whole_core(structure)
+            return
         reduced = self._priced()
         extra = _FIRST_EXTRA
         for attempt in itertools.count():
             if self._is_done():
                 return
             # Options that cost more than this cannot improve on the incumbent.
-            enough = self._value - reduced.bound
+            enough = self._value - reduced.bound + _ROUNDING * abs(self._value)
             narrow = threshold_for(reduced, structure.copies.size, extra)
             wider = threshold_for(reduced, structure.copies.size, _NARROW_ENOUGH * extra)
             # Where narrow cores do not close the gap, the linear relaxation is weak: branch on all that matters.
-            is_last = attempt >= _NARROW_CORES or enough <= wider
+            is_last = attempt >= _NARROW_CORES or enough <= wider or structure.cost.size <= _LINEAR
             yield build_core(structure, reduced, enough if is_last else narrow)
             extra *= _WIDENING
 
     def _priced(self) -> ReducedCosts:
         """Reduced costs at good prices, after rounding what blocks choose at them."""
         structure = self._structure
+        without = np.zeros(structure.limit.size)
+        reduced = reduced_costs(structure, without)
+        favourites = best_choice(structure, reduced)
+        if (structure.coupling.T @ favourites <= structure.limit).all():
+            # Nothing is scarce.
+            self._multipliers, self._bound = without, reduced.bound
+            self._take(favourites)
+            return reduced
         left_s = max(_LEAST_TIME_S, self._options.time_limit_s - self._feed.elapsed_s())
         dual = solve_relaxation(structure, left_s) if structure.cost.size <= _LINEAR else None
         if dual is not None:
@@ -250,7 +272,7 @@ class _Search:
         return self._point is not None and self._is_enough(self._value)
 
     def _is_enough(self, value: float) -> bool:
-        return value - self._bound <= self._options.relative_gap * abs(value)
+        return value - self._bound <= (self._options.relative_gap + _ROUNDING) * abs(value)
 
     def _must_stop(self) -> bool:
         return self._monitor.canceled.is_set() or self._feed.elapsed_s() > self._options.time_limit_s

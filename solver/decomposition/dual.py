@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from solver.decomposition.structure import ChoiceProblem
-from stowplan.arrays import FloatMatrix, FloatVector, Mask
+from stowplan.arrays import FloatMatrix, FloatVector, IntVector, Mask
 
 # In units of the mean absolute cost. From a good start the early, blunt stages would only lose it.
 _FIRST_TEMPERATURE = 0.3
@@ -76,6 +76,15 @@ def reduced_costs(problem: ChoiceProblem, multipliers: FloatVector) -> ReducedCo
         nothing=np.where(problem.required, np.inf, -best),
         bound=problem.offset + float(problem.copies @ best - problem.limit @ multipliers),
     )
+
+
+def best_choice(problem: ChoiceProblem, reduced: ReducedCosts) -> IntVector:
+    """Counts (n,) of the first best option of every class, which need not keep the coupling rows."""
+    counts = np.zeros(problem.cost.size, dtype=np.int64)
+    best = np.flatnonzero((reduced.columns <= 0.0) & (reduced.nothing > 0.0)[problem.class_of])
+    classes, first = np.unique(problem.class_of[best], return_index=True)
+    counts[best[first]] = problem.copies[classes]
+    return counts
 
 
 def maximise_dual(

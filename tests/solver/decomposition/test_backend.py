@@ -18,13 +18,15 @@ from stowplan.errors import InputError
 from tests.solver.decomposition.choices import choice_problem
 from tests.solver.instances import INF, market_split, problem
 
+WHOLE = choice_problem(7, num_blocks=150, num_options=6, num_resources=3)
 EXACT = SolveOptions(solver="decomposition", relative_gap=0.0, time_limit_s=20.0)
 
 
 @pytest.fixture
 def _always_price(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also small problems go through pricing and narrow cores, so that widening happens."""
-    monkeypatch.setattr(module, "_LINEAR", 0)
+    for name in ("_LINEAR", "_FEW_BLOCKS", "_FEW_COLUMNS"):
+        monkeypatch.setattr(module, name, 0)
     monkeypatch.setattr(module, "_FIRST_EXTRA", 2)
 
 
@@ -77,13 +79,11 @@ def test_other_problems_go_to_highs_whole() -> None:
 
 
 def test_auto_takes_what_has_the_structure() -> None:
-    assert solve(choice_problem(0), replace(EXACT, solver="auto")).solver == "decomposition"
+    assert solve(WHOLE, replace(EXACT, solver="auto", relative_gap=1e-3)).solver == "decomposition"
+    assert solve(choice_problem(0), replace(EXACT, solver="auto")).solver == "highs", "few columns"
     assert (
         solve(problem([[2, 3, 4]], [-INF], [7], [-3, -4, -6], upper=3), replace(EXACT, solver="auto")).solver == "highs"
     )
-
-
-WHOLE = choice_problem(7, num_blocks=150, num_options=6, num_resources=3)
 
 
 @pytest.fixture(scope="module")
