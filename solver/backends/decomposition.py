@@ -2,10 +2,12 @@
 
 1. find blocks and coupling rows, merge equal blocks (`decomposition.structure`);
 2. maximise the Lagrangian dual in the few multipliers (`decomposition.dual`): a bound for the whole problem;
-3. solve the core that small reduced costs leave open (`decomposition.core`) as a MIP; widen until the gap is closed
+3. round its choice probabilities to a point (`decomposition.rounding`); with many blocks that closes most gaps;
+4. solve the core that small reduced costs leave open (`decomposition.core`) as a MIP; widen until the gap is closed
    or the core holds everything that can still matter.
 
-A problem of another shape, or one that is small after merging, goes to HiGHS whole (merged, where possible).
+How much of a problem is searched is thus found for each: what is left once bound and point are known. A problem of
+another shape goes to HiGHS whole.
 """
 
 import itertools
@@ -18,7 +20,9 @@ import numpy as np
 from solver.backends.base import NativeOutcome, ProgressFeed, conclude
 from solver.backends.highs import HighsBackend
 from solver.decomposition.core import Core, build_core, threshold_for, whole_core
-from solver.decomposition.dual import maximise_dual, reduced_costs
+from solver.decomposition.dual import DualPoint, ReducedCosts, best_choice, maximise_dual, reduced_costs
+from solver.decomposition.relaxation import solve_relaxation
+from solver.decomposition.rounding import round_choice
 from solver.decomposition.structure import ChoiceProblem, find_structure
 from solver.feasibility import violations
 from solver.monitor import Progress, SolveMonitor
@@ -26,15 +30,24 @@ from solver.options import SolveOptions
 from solver.preparation import contradictions
 from solver.problem import MatrixProblem
 from solver.result import Limit, SolveResult, SolveStatistics, TerminationReason
-from stowplan.arrays import FloatVector
+from stowplan.arrays import FloatVector, IntVector
 
-# Below this many columns after merging, branch and bound on the whole is quicker than pricing first.
-_SMALL = 3000
+# So few columns are solved before they are looked at; of so few blocks no rounded point is near the bound.
+_FEW_COLUMNS = 500
+_FEW_BLOCKS = 80
+# Up to so many columns after merging the linear relaxation is solved by simplex.
+_LINEAR = 5000
+# Share of the gap that the bound may lack of the linear relaxation when a point is looked for.
+_DUAL_SHARE = 0.1
 # Options beside the best one of each class in the first core, and how much wider each further core is.
 _FIRST_EXTRA = 150
 _WIDENING = 4
 _NARROW_CORES = 2
+# A core that holds all that matters is solved at once where it is not this much larger than a narrow one.
+_NARROW_ENOUGH = 2
 _LEAST_TIME_S = 1e-3
+# Relative to a value: sums of the same numbers in another order differ by this.
+_ROUNDING = 1e-12
 
 
 class DecompositionBackend:
@@ -52,12 +65,18 @@ class DecompositionBackend:
 
     def solve(self, problem: MatrixProblem, options: SolveOptions, monitor: SolveMonitor) -> SolveResult:
         """Solve `problem`; see the protocol. The result names HiGHS where it solved the problem whole."""
-        structure = find_structure(problem)
-        if structure is None:
+        structure = find_structure(problem) if problem.num_columns > _FEW_COLUMNS else None
+        if structure is None or _is_hardly_smaller(structure):
             return self._highs.solve(problem, options, monitor)
         search = _Search(self._highs, problem, structure, options, monitor)
         result = conclude(self, problem, search.run(), search.statistics())
         return replace(result, prices=search.prices())
+
+
+def _is_hardly_smaller(structure: ChoiceProblem) -> bool:
+    """Whether HiGHS has nothing to gain from what is known of the problem."""
+    num_blocks = int(structure.copies.sum())
+    return structure.copies.size == num_blocks < _FEW_BLOCKS
 
 
 class _Search:
@@ -84,6 +103,7 @@ class _Search:
         self._bound = -np.inf
         self._value = np.inf
         self._point: FloatVector | None = None
+        self._counts: IntVector | None = None
         self._multipliers: FloatVector | None = None
 
     def run(self) -> NativeOutcome:
@@ -93,14 +113,14 @@ class _Search:
             self._offer(start)
         for core in self._cores():
             ending = self._solve(core)
-            if self._gap_is_closed():
-                break
-            if ending is not None:
+            if ending is not None and not self._gap_is_closed():
                 return self._outcome(ending)
             # At or below its floor the core's optimum is everybody's.
-            if self._value <= core.floor:
-                break
-        return self._outcome(TerminationReason.OPTIMAL)
+            if ending is None and self._value <= core.floor:
+                return self._outcome(TerminationReason.OPTIMAL)
+        if self._gap_is_closed():
+            return self._outcome(TerminationReason.OPTIMAL)
+        return self._outcome(Limit.INTERRUPTED if self._monitor.canceled.is_set() else Limit.TIME)
 
     def statistics(self) -> SolveStatistics:
         """What the search took so far; pricing counts as solving."""
@@ -120,23 +140,59 @@ class _Search:
         return prices
 
     def _cores(self) -> Iterator[Core]:
-        """Cores from narrow to wide. The last one holds everything that can still matter."""
+        """Cores from narrow to wide, none where the gap is closed. The last holds everything that can still matter."""
         structure = self._structure
-        if structure.cost.size <= _SMALL:
+        if structure.copies.sum() < _FEW_BLOCKS:
             yield whole_core(structure)
             return
-        guess = None if self._options.prices is None else self._options.prices[structure.rows]
-        self._multipliers = maximise_dual(structure, guess, self._must_stop).multipliers
-        reduced = reduced_costs(structure, self._multipliers)
-        self._bound = reduced.bound
+        reduced = self._priced()
         extra = _FIRST_EXTRA
         for attempt in itertools.count():
+            if self._is_done():
+                return
             # Options that cost more than this cannot improve on the incumbent.
-            enough = self._value - reduced.bound
+            enough = self._value - reduced.bound + _ROUNDING * abs(self._value)
             narrow = threshold_for(reduced, structure.copies.size, extra)
+            wider = threshold_for(reduced, structure.copies.size, _NARROW_ENOUGH * extra)
             # Where narrow cores do not close the gap, the linear relaxation is weak: branch on all that matters.
-            yield build_core(structure, reduced, enough if attempt >= _NARROW_CORES else min(enough, narrow))
+            is_last = attempt >= _NARROW_CORES or enough <= wider or structure.cost.size <= _LINEAR
+            yield build_core(structure, reduced, enough if is_last else narrow)
             extra *= _WIDENING
+
+    def _priced(self) -> ReducedCosts:
+        """Reduced costs at good prices, after rounding what blocks choose at them."""
+        structure = self._structure
+        without = np.zeros(structure.limit.size)
+        reduced = reduced_costs(structure, without)
+        favourites = best_choice(structure, reduced)
+        if (structure.coupling.T @ favourites <= structure.limit).all():
+            # Nothing is scarce.
+            self._multipliers, self._bound = without, reduced.bound
+            self._take(favourites)
+            return reduced
+        left_s = max(_LEAST_TIME_S, self._options.time_limit_s - self._feed.elapsed_s())
+        dual = solve_relaxation(structure, left_s) if structure.cost.size <= _LINEAR else None
+        if dual is not None:
+            return self._rounded(dual)
+        guess = None if self._options.prices is None else self._options.prices[structure.rows]
+        lacking = _DUAL_SHARE * self._options.relative_gap
+        dual = maximise_dual(structure, guess, self._must_stop, lacking)
+        reduced = self._rounded(dual)
+        if lacking > 0 and not self._is_done():
+            dual = maximise_dual(structure, dual.multipliers, self._must_stop, temperature=dual.temperature)
+            reduced = self._rounded(dual)
+        return reduced
+
+    def _rounded(self, dual: DualPoint) -> ReducedCosts:
+        structure = self._structure
+        self._multipliers = dual.multipliers
+        reduced = reduced_costs(structure, dual.multipliers)
+        self._bound = max(self._bound, reduced.bound)
+        if not self._is_done():
+            counts = round_choice(structure, dual.multipliers, reduced, dual.fraction, self._is_enough, self._must_stop)
+            if counts is not None:
+                self._take(counts)
+        return reduced
 
     def _solve(self, core: Core) -> TerminationReason | Limit | None:
         """Solve a core; None to go on, otherwise what ends the search."""
@@ -145,25 +201,27 @@ class _Search:
         if not core.columns.size:
             if contradictions(core.problem):
                 return self._infeasible(core)
-            self._take(core, np.zeros(0))
+            self._take(core.lift(np.zeros(0)))
             self._raise_bound(core, core.problem.offset)
             return None
         options = replace(
             self._options,
             time_limit_s=max(_LEAST_TIME_S, self._options.time_limit_s - self._feed.elapsed_s()),
-            relative_gap=self._options.relative_gap * (1.0 if np.isinf(core.floor) else 0.5),
-            warm_start=None,
+            relative_gap=self._options.relative_gap * (1.0 if self._value <= core.floor else 0.5),
+            warm_start=None if self._counts is None else core.lower(self._counts),
         )
         inner = SolveMonitor(on_progress=lambda progress: self._watch(core, progress), canceled=self._monitor.canceled)
-        result = self._highs.solve(core.problem, options, inner)
+        result = self._highs.solve(core.problem, options, inner, target=self._target())
         self._num_nodes += result.statistics.num_nodes or 0
         if result.incumbent is not None:
-            self._take(core, result.incumbent)
+            self._take(core.lift(result.incumbent))
         if result.bound is not None:
             self._raise_bound(core, result.bound)
         if result.termination is TerminationReason.INFEASIBLE:
             return self._infeasible(core)
-        return None if result.termination is TerminationReason.OPTIMAL else result.limit or result.termination
+        if result.termination is TerminationReason.OPTIMAL:
+            return None
+        return result.limit or result.termination
 
     def _infeasible(self, core: Core) -> TerminationReason | None:
         """Without a solution the core only says that solutions cost more than its floor."""
@@ -178,18 +236,27 @@ class _Search:
     def _watch(self, core: Core, progress: Progress) -> None:
         """Pass on incumbents of a core as points of the problem."""
         if progress.incumbent is not None:
-            self._take(core, progress.incumbent)
+            self._take(core.lift(progress.incumbent))
 
-    def _take(self, core: Core, point: FloatVector) -> None:
-        self._offer(self._structure.expand(core.lift(point), self._problem.num_columns))
+    def _take(self, counts: IntVector) -> None:
+        """A point in counts (n,) of the structure."""
+        if self._offer(self._structure.expand(counts, self._problem.num_columns)):
+            self._counts = counts
 
-    def _offer(self, point: FloatVector) -> None:
+    def _offer(self, point: FloatVector) -> bool:
         sign = self._problem.sense.sign
         value = sign * self._problem.value(point)
-        if value < self._value:
-            self._value, self._point = value, point
-            bound = sign * self._bound if np.isfinite(self._bound) else None
-            self._feed.incumbent(point, sign * value, bound, self._num_nodes)
+        if value >= self._value:
+            return False
+        self._value, self._point = value, point
+        bound = sign * self._bound if np.isfinite(self._bound) else None
+        self._feed.incumbent(point, sign * value, bound, self._num_nodes)
+        return True
+
+    def _target(self) -> float:
+        """Values up to here are within the gap of the bound."""
+        gap = self._options.relative_gap
+        return self._bound / (1.0 - gap if self._bound > 0 else 1.0 + gap) if gap < 1.0 else -np.inf
 
     def _outcome(self, ending: TerminationReason | Limit) -> NativeOutcome:
         structure = self._structure
@@ -202,7 +269,13 @@ class _Search:
         return NativeOutcome(ending=ending, point=self._point, bound=bound, message=message)
 
     def _gap_is_closed(self) -> bool:
-        return self._point is not None and self._value - self._bound <= self._options.relative_gap * abs(self._value)
+        return self._point is not None and self._is_enough(self._value)
+
+    def _is_enough(self, value: float) -> bool:
+        return value - self._bound <= (self._options.relative_gap + _ROUNDING) * abs(value)
 
     def _must_stop(self) -> bool:
         return self._monitor.canceled.is_set() or self._feed.elapsed_s() > self._options.time_limit_s
+
+    def _is_done(self) -> bool:
+        return self._gap_is_closed() or self._must_stop()

@@ -59,11 +59,15 @@ class HighsBackend:
         """Version of the HiGHS library."""
         return str(highspy.Highs().version())
 
-    def solve(self, problem: MatrixProblem, options: SolveOptions, monitor: SolveMonitor) -> SolveResult:
-        """Solve `problem`; see the protocol."""
+    def solve(
+        self, problem: MatrixProblem, options: SolveOptions, monitor: SolveMonitor, target: float | None = None
+    ) -> SolveResult:
+        """Solve `problem`; see the protocol. A solution that is as good as `target` ends the solve."""
         feed = ProgressFeed(monitor=monitor)
         highs = load(problem)
         _set_options(highs, options)
+        if target is not None:
+            _check(highs.setOptionValue("objective_target", target), "option objective_target")
         _set_start(highs, options.warm_start)
         _subscribe(highs, feed, monitor, is_mip=bool(problem.integrality.any()))
         load_s, cpu_s = feed.elapsed_s(), time.process_time()

@@ -37,6 +37,11 @@ class Core:
         counts[self.columns] += x.round().astype(np.int64)
         return counts
 
+    def lower(self, counts: IntVector) -> FloatVector | None:
+        """The core's point for the counts (n,); None where they choose what the core leaves out."""
+        point = (counts[self.columns] - self.fixed[self.columns]).astype(np.float64)
+        return point if (self.lift(point) == counts).all() else None
+
 
 def build_core(problem: ChoiceProblem, reduced: ReducedCosts, threshold: float) -> Core:
     """Keep the options with reduced cost at most `threshold`."""

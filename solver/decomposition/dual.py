@@ -5,7 +5,11 @@
 where the minimum includes 0 (choose nothing) for optional classes. L is concave and piecewise linear in the few
 multipliers u (m,), and every L(u) is a lower bound. The minimum is smoothed to -tau log sum exp(-(.)/tau), which is
 maximised by a damped Newton method in m dimensions while tau falls; the bound that is returned is always the
-unsmoothed L at the best point seen.
+unsmoothed L at the best point seen. Of many classes a sample is priced first: its prices are a good start for all.
+
+The choice probabilities at the maximum of the smoothed dual are a solution of the linear relaxation that costs
+sum_k copies_k sum_j p_j (how much worse j is than the best choice) more than L. So tau need not fall further once
+that is little.
 """
 
 from collections.abc import Callable
@@ -14,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from solver.decomposition.structure import ChoiceProblem
-from stowplan.arrays import FloatMatrix, FloatVector, Mask
+from stowplan.arrays import FloatMatrix, FloatVector, IntVector, Mask
 
 # In units of the mean absolute cost. From a good start the early, blunt stages would only lose it.
 _FIRST_TEMPERATURE = 0.3
@@ -27,14 +31,26 @@ _LEAST_DAMPING = 1e-9
 _DAMPING_FACTOR = 10.0
 # Relative gain of a step below which the next temperature has more to give.
 _SMALL_GAIN = 1e-8
+# Classes of a sample, and how many more there must be for it to pay.
+_SAMPLE = 400
+_WORTH_SAMPLING = 3
+_SAMPLE_GAP = 1e-3
+# Weight relative to the best choice of its class below which an option does not bend the dual.
+_NEGLIGIBLE = 1e-12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DualPoint:
-    """Multipliers (m,) and the bound L(multipliers)."""
+    """Multipliers (m,) and the bound L(multipliers).
+
+    fraction (n,): choice probabilities at the last temperature, nearly a solution of the linear relaxation.
+    temperature: the next one, had it gone on.
+    """
 
     multipliers: FloatVector
     bound: float
+    fraction: FloatVector
+    temperature: float
     num_evaluations: int
 
 
@@ -62,18 +78,63 @@ def reduced_costs(problem: ChoiceProblem, multipliers: FloatVector) -> ReducedCo
     )
 
 
+def best_choice(problem: ChoiceProblem, reduced: ReducedCosts) -> IntVector:
+    """Counts (n,) of the first best option of every class, which need not keep the coupling rows."""
+    counts = np.zeros(problem.cost.size, dtype=np.int64)
+    best = np.flatnonzero((reduced.columns <= 0.0) & (reduced.nothing > 0.0)[problem.class_of])
+    classes, first = np.unique(problem.class_of[best], return_index=True)
+    counts[best[first]] = problem.copies[classes]
+    return counts
+
+
 def maximise_dual(
-    problem: ChoiceProblem, start: FloatVector | None = None, stop: Callable[[], bool] = lambda: False
+    problem: ChoiceProblem,
+    start: FloatVector | None = None,
+    stop: Callable[[], bool] = lambda: False,
+    relative_gap: float = 0.0,
+    temperature: float | None = None,
 ) -> DualPoint:
-    """Maximise L from `start` (m,), or from 0; `stop` is asked between steps and ends it early."""
+    """Maximise L from `start` (m,), or from 0, until it is nearly within `relative_gap` of the linear relaxation.
+
+    `stop` is asked between steps and ends it early. `temperature` is that of a start from where it has been before.
+    """
+    if start is None and problem.copies.size > _WORTH_SAMPLING * _SAMPLE:
+        classes = np.sort(np.random.default_rng(0).choice(problem.copies.size, _SAMPLE, replace=False))
+        start = maximise_dual(problem.sampled(classes), None, stop, _SAMPLE_GAP).multipliers
     oracle = _SmoothOracle(problem)
     scale = float(np.abs(problem.cost).mean()) or 1.0
     point = np.zeros(problem.limit.size) if start is None else np.maximum(start, 0.0)
-    temperature = scale * (_FIRST_TEMPERATURE if start is None else _WARM_TEMPERATURE)
-    while temperature > _LAST_TEMPERATURE * scale:
-        point = _newton(oracle, point, temperature, stop)
-        temperature *= _COOLING
-    return DualPoint(multipliers=oracle.best_point, bound=oracle.best_bound, num_evaluations=oracle.num_evaluations)
+    if temperature is None:
+        temperature = scale * (_FIRST_TEMPERATURE if start is None else _WARM_TEMPERATURE)
+    while True:
+        here = _newton(oracle, point, temperature, stop)
+        point, temperature = here.point, temperature * _COOLING
+        enough = relative_gap > 0 and oracle.excess(here) <= relative_gap * abs(oracle.best_bound)
+        if enough or temperature <= _LAST_TEMPERATURE * scale:
+            break
+    return DualPoint(
+        multipliers=oracle.best_point,
+        bound=oracle.best_bound,
+        fraction=oracle.fraction(here),
+        temperature=temperature,
+        num_evaluations=oracle.num_evaluations,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Smoothed:
+    """The smoothed dual at one point and temperature.
+
+    value; weight (n,): of every option relative to the best of its class; total (K,): their sum, nothing included;
+    excess (n,), nothing (K,): how much worse than the best of its class every option, and choosing none, is.
+    """
+
+    point: FloatVector
+    value: float
+    weight: FloatVector
+    total: FloatVector
+    excess: FloatVector
+    nothing: FloatVector
 
 
 class _SmoothOracle:
@@ -81,47 +142,71 @@ class _SmoothOracle:
 
     def __init__(self, problem: ChoiceProblem) -> None:
         self._problem = problem
-        self._class_of = problem.class_of
         self._heads = problem.start[:-1]
+        self._size = problem.size
+        self._copies_of = problem.copies[problem.class_of]
+        self._usage = problem.coupling.T
+        # The best choice of an optional class costs 0 at most.
+        self._most = np.where(problem.required, np.inf, 0.0)
         # Without a feasible point the dual has no maximum; prices far beyond all costs have told enough.
         self.largest_multiplier = 1e4 * (1.0 + float(np.abs(problem.cost).max()))
         # Rough curvature (m,) of each row at temperature 1 while all options are equally likely.
-        squares = problem.coupling.power(2).T @ (problem.copies / np.diff(problem.start))[self._class_of]
+        squares = problem.coupling.power(2).T @ (problem.copies / self._size)[problem.class_of]
         self.curvature = np.maximum(squares, 1e-12)
         self.best_bound = -np.inf
         self.best_point = np.zeros(problem.limit.size)
         self.num_evaluations = 0
 
-    def value(self, point: FloatVector, temperature: float) -> tuple[float, FloatVector]:
-        """Smoothed value and the choice probabilities (n,) at `point` (m,)."""
+    def at(self, point: FloatVector, temperature: float) -> _Smoothed:
+        """Smoothed dual at `point` (m,)."""
         problem = self._problem
         self.num_evaluations += 1
-        priced = problem.cost + problem.coupling @ point
-        best = np.minimum.reduceat(priced, self._heads)
-        best = np.where(problem.required, best, np.minimum(best, 0.0))
-        weight = np.exp((best[self._class_of] - priced) / temperature)
+        priced = problem.coupling @ point
+        priced += problem.cost
+        best = np.minimum(np.minimum.reduceat(priced, self._heads), self._most)
+        priced -= np.repeat(best, self._size)
+        weight = np.exp(priced * (-1.0 / temperature))
         total = np.add.reduceat(weight, self._heads)
-        total += np.exp(np.where(problem.required, -np.inf, best) / temperature)
+        total += np.where(problem.required, 0.0, np.exp(np.minimum(best, 0.0) / temperature))
         outside = float(problem.limit @ point) - problem.offset
         bound = float(problem.copies @ best) - outside
         if bound > self.best_bound:
             self.best_bound, self.best_point = bound, point.copy()
-        smooth = float(problem.copies @ (best - temperature * np.log(total))) - outside
-        return smooth, weight / total[self._class_of]
+        value = bound - temperature * float(problem.copies @ np.log(total))
+        return _Smoothed(point=point, value=value, weight=weight, total=total, excess=priced, nothing=-best)
 
     def largest_move(self, step: FloatVector) -> float:
         """The most that the price of any column changes by `step` (m,)."""
         return float(np.abs(self._problem.coupling @ step).max(initial=0.0))
 
-    def derivatives(self, probability: FloatVector, temperature: float) -> tuple[FloatVector, FloatVector]:
+    def fraction(self, smoothed: _Smoothed) -> FloatVector:
+        """Choice probabilities (n,)."""
+        return np.asarray(smoothed.weight / np.repeat(smoothed.total, self._size))
+
+    def excess(self, smoothed: _Smoothed) -> float:
+        """How much more than the bound the choice probabilities cost."""
+        probability = self.fraction(smoothed)
+        nothing = 1.0 - np.add.reduceat(probability, self._heads)
+        worse = np.where(self._problem.required, 0.0, smoothed.nothing)
+        return float(self._copies_of @ (probability * smoothed.excess) + self._problem.copies @ (nothing * worse))
+
+    def derivatives(self, smoothed: _Smoothed, temperature: float) -> tuple[FloatVector, FloatMatrix]:
         """Gradient (m,) and Hessian (m, m) of the smoothed dual."""
         problem = self._problem
-        copies = problem.copies[self._class_of]
-        weighted = problem.coupling * probability[:, None]
-        usage = np.add.reduceat(weighted.toarray(), self._heads, axis=0)
-        gradient = problem.copies @ usage - problem.limit
-        spread = (problem.coupling * (copies * probability)[:, None]).T @ problem.coupling
-        hessian = (usage * problem.copies[:, None]).T @ usage - spread.toarray()
+        probability = self.fraction(smoothed)
+        gradient = self._usage @ (self._copies_of * probability) - problem.limit
+        # Classes that are settled do not bend the dual.
+        is_open = smoothed.total > 1.0 + _NEGLIGIBLE
+        columns = np.flatnonzero(np.repeat(is_open, self._size) & (smoothed.weight > _NEGLIGIBLE))
+        if not columns.size:
+            return gradient, np.zeros((gradient.size, gradient.size))
+        coupling = problem.coupling[columns].toarray()
+        weighted = coupling * probability[columns, None]
+        class_of = problem.class_of[columns]
+        heads = np.flatnonzero(np.diff(class_of, prepend=-1))
+        usage = np.add.reduceat(weighted, heads, axis=0)
+        hessian = (usage * problem.copies[class_of[heads], None]).T @ usage
+        hessian -= (weighted * self._copies_of[columns, None]).T @ coupling
         return gradient, hessian / temperature
 
 
@@ -146,30 +231,29 @@ def _bounded_step(point: FloatVector, gradient: FloatVector, hessian: FloatMatri
     return step
 
 
-def _newton(oracle: _SmoothOracle, point: FloatVector, temperature: float, stop: Callable[[], bool]) -> FloatVector:
+def _newton(oracle: _SmoothOracle, point: FloatVector, temperature: float, stop: Callable[[], bool]) -> _Smoothed:
     """A few bounded Newton steps; enough for the next temperature to start from.
 
     Where choices are settled the smoothed dual is almost linear and Newton's step far too bold. Such a step is not
     shortened, for its direction is worthless too, but damped (Levenberg and Marquardt), down to a gradient step; the
     unit of the damping is the curvature of rows whose choices are open.
     """
-    value, probability = oracle.value(point, temperature)
+    here = oracle.at(point, temperature)
     damping = _LEAST_DAMPING
     for _ in range(_NEWTON_STEPS):
         if stop():
             break
-        gradient, hessian = oracle.derivatives(probability, temperature)
+        gradient, hessian = oracle.derivatives(here, temperature)
         while True:
-            step = _bounded_step(point, gradient, hessian, damping * oracle.curvature / temperature)
-            trial = np.minimum(point + step, oracle.largest_multiplier)
-            trial_value, trial_probability = oracle.value(trial, temperature)
-            if trial_value > value:
+            step = _bounded_step(here.point, gradient, hessian, damping * oracle.curvature / temperature)
+            trial = oracle.at(np.minimum(here.point + step, oracle.largest_multiplier), temperature)
+            if trial.value > here.value:
                 break
-            if oracle.largest_move(trial - point) < _SHORTEST_MOVE * temperature:
-                return point
+            if oracle.largest_move(trial.point - here.point) < _SHORTEST_MOVE * temperature:
+                return here
             damping *= _DAMPING_FACTOR
         damping = max(_LEAST_DAMPING, damping / _DAMPING_FACTOR)
-        gain, point, value, probability = trial_value - value, trial, trial_value, trial_probability
-        if gain < _SMALL_GAIN * max(1.0, abs(value)):
+        gain, here = trial.value - here.value, trial
+        if gain < _SMALL_GAIN * max(1.0, abs(here.value)):
             break
-    return point
+    return here

@@ -6,7 +6,7 @@ same coupling coefficients: clones of one job, say) become one class with severa
 on which branch and bound wastes its time.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import sparse
@@ -25,7 +25,8 @@ class ChoiceProblem:
     K classes of equal blocks over n columns, sorted by class. cost (n,); start (K+1,): class k owns columns start_k
     to start_(k+1); copies, required (K,); coupling CSR (n, m): coefficients of a column in the m coupling rows;
     limit (m,); rows (m,): the original row behind each limit. offset makes values those of the original problem,
-    negated when that maximises. members: per class the original columns of its blocks, (copies_k, size of class k).
+    negated when that maximises. class_of (n,): class of every column. origin: the original columns, class by class,
+    block by block; those of class k are copies_k times its size from origin_start_k (K,) on.
     """
 
     cost: FloatVector
@@ -36,20 +37,44 @@ class ChoiceProblem:
     limit: FloatVector
     rows: IntVector
     offset: float
-    members: tuple[IntVector, ...]
+    class_of: IntVector
+    origin: IntVector
+    origin_start: IntVector
 
     @property
-    def class_of(self) -> IntVector:
-        """Class of every column, (n,)."""
-        return np.repeat(np.arange(self.copies.size), np.diff(self.start))
+    def size(self) -> IntVector:
+        """Columns of every class, (K,)."""
+        return np.diff(self.start)
 
     def expand(self, counts: IntVector, num_columns: int) -> FloatVector:
         """Point (num_columns,) of the original problem for the counts (n,): copies are served in block order."""
+        used = np.flatnonzero(counts)
+        chosen = np.repeat(used, counts[used])
+        k = self.class_of[chosen]
+        copy = np.arange(chosen.size) - np.searchsorted(k, k)
         x = np.zeros(num_columns)
-        for k in np.unique(self.class_of[counts > 0]):
-            chosen = np.repeat(np.arange(self.members[k].shape[1]), counts[self.start[k] : self.start[k + 1]])
-            x[self.members[k][np.arange(chosen.size), chosen]] = 1.0
+        x[self.origin[self.origin_start[k] + copy * self.size[k] + chosen - self.start[k]]] = 1.0
         return x
+
+    def sampled(self, classes: IntVector) -> "ChoiceProblem":
+        """The classes (increasing) alone, with their share of what all blocks together may use.
+
+        Prices of the sample are nearly those of the whole. It has no way back to the original columns.
+        """
+        columns = np.flatnonzero(np.isin(self.class_of, classes))
+        share = float(self.copies[classes].sum() / self.copies.sum())
+        return replace(
+            self,
+            cost=self.cost[columns],
+            start=np.concatenate([[0], np.cumsum(self.size[classes])]),
+            copies=self.copies[classes],
+            required=self.required[classes],
+            coupling=sparse.csr_array(self.coupling[columns]),
+            limit=self.limit * share,
+            class_of=np.repeat(np.arange(classes.size), self.size[classes]),
+            origin=np.zeros(0, dtype=np.int64),
+            origin_start=np.zeros(classes.size, dtype=np.int64),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -145,9 +170,13 @@ def _merged(
     blocks, first, size = np.unique(block, return_index=True, return_counts=True)
     class_of_block = _classes(cost, matrix, first, size, required[blocks])
     representative = np.unique(class_of_block, return_index=True)[1]
-    kept = np.concatenate([np.arange(first[b], first[b] + size[b]) for b in representative])
+    kept = np.flatnonzero(np.isin(np.repeat(np.arange(first.size), size), representative))
     copies = np.bincount(class_of_block)
-    grouped = np.split(np.argsort(class_of_block, kind="stable"), np.cumsum(copies)[:-1])
+    # Blocks class by class, their columns one behind the other.
+    grouped = np.argsort(class_of_block, kind="stable")
+    width = size[grouped]
+    within = np.arange(columns.size) - np.repeat(np.cumsum(width) - width, width)
+    taken = copies * size[representative]
     return ChoiceProblem(
         cost=cost[kept],
         start=np.concatenate([[0], np.cumsum(size[representative])]),
@@ -157,7 +186,9 @@ def _merged(
         limit=coupling.limit,
         rows=coupling.rows,
         offset=problem.sense.sign * problem.offset,
-        members=tuple(columns[first[group][:, None] + np.arange(size[group[0]])] for group in grouped),
+        class_of=np.repeat(np.arange(copies.size), size[representative]),
+        origin=columns[np.repeat(first[grouped], width) + within],
+        origin_start=np.cumsum(taken) - taken,
     )
 
 

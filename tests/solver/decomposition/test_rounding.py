@@ -1,0 +1,93 @@
+import numpy as np
+import pytest
+
+from solver.decomposition.dual import maximise_dual, reduced_costs
+from solver.decomposition.relaxation import solve_relaxation
+from solver.decomposition.rounding import round_choice
+from solver.decomposition.structure import ChoiceProblem, find_structure
+from stowplan.arrays import FloatVector
+from tests.growth import work
+from tests.solver.decomposition.choices import choice_problem
+from tests.solver.instances import INF, problem
+
+
+def structure_of(num_blocks: int, seed: int = 3, clones: int = 1) -> ChoiceProblem:
+    found = find_structure(
+        choice_problem(seed, num_blocks=num_blocks, num_options=8, num_resources=3, num_clones=clones)
+    )
+    assert found is not None
+    return found
+
+
+def rounded(found: ChoiceProblem, relative_gap: float = 0.0) -> tuple[float, float] | None:
+    """Value and bound of the point that the best prices are rounded to."""
+    dual = maximise_dual(found)
+    reduced = reduced_costs(found, dual.multipliers)
+    counts = round_choice(
+        found, dual.multipliers, reduced, dual.fraction, lambda v: v - dual.bound <= relative_gap * abs(v)
+    )
+    if counts is None:
+        return None
+    assert (found.coupling.T @ counts <= found.limit + 1e-9).all()
+    chosen = np.add.reduceat(counts, found.start[:-1])
+    assert (chosen <= found.copies).all()
+    assert (chosen[found.required] == found.copies[found.required]).all()
+    return found.offset + float(found.cost @ counts), dual.bound
+
+
+def expanded(found: ChoiceProblem) -> FloatVector:
+    """The first option of every class for all of its copies."""
+    counts = np.zeros(found.cost.size, dtype=np.int64)
+    counts[found.start[:-1]] = found.copies
+    return found.expand(counts, found.origin.size)
+
+
+def test_a_rounded_knapsack_by_hand() -> None:
+    """Jobs of 2 and 2 GPUs for 6 and 4 on 3 GPUs: the relaxation halves the second one, one point serves the first."""
+    found = find_structure(problem([[2, 2]], [-INF], [3], [-6, -4]))
+    assert found is not None
+    assert rounded(found) == (-6.0, pytest.approx(-8.0, abs=1e-3))
+
+
+@pytest.mark.parametrize("clones", [1, 4])
+@pytest.mark.parametrize("seed", range(5))
+def test_many_blocks_leave_little_to_search(seed: int, clones: int) -> None:
+    found = rounded(structure_of(400 // clones, seed, clones=clones), 1e-3)
+    assert found is not None
+    value, bound = found
+    assert value - bound <= 1e-3 * abs(value)
+
+
+def test_rows_that_cannot_be_kept_have_no_point() -> None:
+    """Both columns must be chosen, and only one fits."""
+    found = find_structure(problem([[1, 0], [0, 1], [1, 1]], [1, 1, -INF], [1, 1, 1], [-6, -4]))
+    assert found is not None
+    assert rounded(found) is None
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_simplex_and_dual_agree(seed: int) -> None:
+    found = structure_of(60, seed, clones=2)
+    linear, dual = solve_relaxation(found, 10.0), maximise_dual(found)
+    assert linear is not None
+    assert linear.bound == pytest.approx(dual.bound, rel=1e-5)
+    assert linear.bound >= dual.bound - 1e-9
+    usage = found.coupling.T @ (linear.fraction * found.copies[found.class_of])
+    assert (usage <= found.limit + 1e-6).all()
+
+
+def test_an_infeasible_relaxation_has_no_prices() -> None:
+    found = find_structure(problem([[1, 0], [0, 1], [1, 1]], [1, 1, -INF], [1, 1, 1], [-6, -4]))
+    assert found is not None
+    assert solve_relaxation(found, 10.0) is None
+
+
+def test_work_does_not_grow_with_blocks() -> None:
+    """Lines of Python: what is done per column is done by NumPy; steps depend on rows, not on blocks."""
+    few, many = structure_of(1_000), structure_of(8_000)
+    assert work(lambda: rounded(many, 1e-4)) <= 2.3 * work(lambda: rounded(few, 1e-4))
+
+
+def test_expanding_takes_no_loop_over_classes() -> None:
+    few, many = (structure_of(count, clones=2) for count in (50, 400))
+    assert work(lambda: expanded(few)) == work(lambda: expanded(many))
