@@ -4,6 +4,7 @@ See `models.allocation.horizon.formulation` for the mathematics. Columns are the
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 from scipy import sparse
@@ -11,7 +12,7 @@ from scipy import sparse
 from models.allocation.constraint_group import ConstraintGroup, stacked
 from models.allocation.horizon.instance import HorizonInstance
 from solver.problem import MatrixProblem
-from stowplan.arrays import IntVector
+from stowplan.arrays import IntVector, Mask
 
 
 def constraint_groups(instance: HorizonInstance) -> Iterator[ConstraintGroup]:
@@ -86,6 +87,59 @@ def assemble(instance: HorizonInstance) -> MatrixProblem:
         upper=np.ones(num_pairs + num_schedules),
         integrality=np.arange(num_pairs + num_schedules) >= num_schedules,
     )
+
+
+def relaxation(instance: HorizonInstance) -> MatrixProblem:
+    """The linear relaxation without the pairs, which are sums of schedules: rows `one_schedule`, those that make the
+    present placeable, and `capacity[type]@k`, all of them."""
+    found, planned, rows = instance.schedules, instance.sia.planned, instance.sia.rows
+    row_of = np.full(len(instance.jobs), -1, dtype=np.int64)
+    row_of[planned] = np.arange(planned.size)
+    columns = np.arange(len(found))
+    begins = columns[found.pair >= 0]
+    of_pair = sparse.csr_array(rows.coefficients[:, instance.pair_configurations].astype(np.float64))
+    matrix = sparse.vstack(
+        [
+            _ones(row_of[found.job], columns, (planned.size, len(found))),
+            of_pair @ _ones(found.pair[begins], begins, (instance.pair_jobs.size, len(found))),
+            found.use,
+        ],
+        format="csc",
+    )
+    limits = np.concatenate([np.ones(planned.size), rows.limits, instance.open_gpus[:, 1:].ravel()])
+    return MatrixProblem(
+        name="horizon-relaxed",
+        sense=instance.sense,
+        objective=instance.cost,
+        offset=instance.offset,
+        matrix=sparse.csc_array(matrix),
+        row_lower=np.where(np.arange(limits.size) < planned.size, limits, -np.inf),
+        row_upper=limits,
+        lower=np.zeros(len(found)),
+        upper=np.ones(len(found)),
+        integrality=np.zeros(len(found), dtype=np.bool_),
+    )
+
+
+def restricted(problem: MatrixProblem, instance: HorizonInstance, kept: Mask) -> tuple[MatrixProblem, IntVector]:
+    """The program over the schedules `kept` (S,) and the pairs that these begin with, and its columns among those of
+    the program."""
+    found = instance.schedules
+    pairs = np.unique(found.pair[kept])
+    columns = np.concatenate([np.flatnonzero(kept), len(found) + pairs[pairs >= 0]])
+    matrix = problem.matrix[:, columns]
+    # Of a job with a reservation the row stays, even empty: nothing meets it then.
+    used = (np.diff(matrix.tocsr().indptr) > 0) | (problem.row_lower > 0)
+    return replace(
+        problem,
+        objective=problem.objective[columns],
+        matrix=sparse.csc_array(matrix.tocsr()[used]),
+        row_lower=problem.row_lower[used],
+        row_upper=problem.row_upper[used],
+        lower=problem.lower[columns],
+        upper=problem.upper[columns],
+        integrality=problem.integrality[columns],
+    ), columns
 
 
 def _placeable(instance: HorizonInstance) -> Iterator[ConstraintGroup]:

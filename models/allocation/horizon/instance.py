@@ -103,7 +103,7 @@ def instance_of(base: SiaInstance, parameters: HorizonParameters, windows: NodeW
         offset = sum(base.pinned_score(int(i)) for i in base.pinned)
     else:
         cost = weight[found.job] * found.ends_s
-        late = _late(base, parameters, found.job, cost)
+        late = _late(base, parameters, work, weight, intervals.end_s)
         cost = cost + np.where(found.pair < 0, late[found.job], 0.0)
         offset = float(weight[base.pinned] @ pinned_ends_s(base, work)) if base.pinned.size else 0.0
     return HorizonInstance(
@@ -187,15 +187,20 @@ def _end_s(base: SiaInstance, parameters: HorizonParameters, work: Work, later: 
     return float(gpu_s[able].sum()) / max(1, free) + float(np.quantile(fastest_s[able], 0.9))
 
 
-def _late(base: SiaInstance, parameters: HorizonParameters, job: IntVector, cost: FloatVector) -> FloatVector:
+def _late(
+    base: SiaInstance, parameters: HorizonParameters, work: Work, weight: FloatVector, end_s: float
+) -> FloatVector:
     """(J,) more than all else is worth for a job that may wait no more, 0 for others."""
     longest_s = parameters.longest_wait_s
-    age_s = np.array([item.age_s for item in base.jobs], dtype=np.float64)
-    if longest_s is None or not cost.size:
-        return np.zeros(age_s.size)
-    most = np.zeros(age_s.size)
-    np.maximum.at(most, job, cost)
-    return np.where(age_s >= longest_s, 1.0 + float(most.sum()), 0.0)
+    late = np.zeros(len(base.jobs))
+    if longest_s is None:
+        return late
+    slowest_s = np.where(np.isfinite(work.seconds), work.seconds, 0.0).max(axis=1, initial=0.0)
+    latest_s = end_s + work.start_s + work.change_s + slowest_s
+    more = 1.0 + float(weight[base.planned] @ latest_s[base.planned])
+    old = [int(i) for i in base.planned if base.jobs[i].age_s >= longest_s]
+    late[old] = more
+    return late
 
 
 def _sia_costs(base: SiaInstance, found: Schedules) -> FloatVector:
