@@ -21,9 +21,8 @@ from solver.problem import MatrixProblem
 from stowplan.arrays import FloatVector, IntVector, Mask
 
 _MOST_ROUNDS = 100
-# Of each group, at first and in every round.
-_FIRST_COLUMNS = 3
-_MORE_COLUMNS = 2
+# Of the objective: below this a reduced cost is rounding.
+_LEAST_REDUCED = 1e-12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -44,6 +43,7 @@ class Sifted:
 def sift(
     problem: MatrixProblem,
     group: IntVector,
+    part: IntVector,
     start: Mask,
     tolerance: float,
     prices: FloatVector | None = None,
@@ -57,6 +57,8 @@ def sift(
         Rows are equalities, or have an upper limit alone; columns lie in [0, 1].
     group
         (n,) the group of each column, ascending; see above.
+    part
+        (n,) parts of groups, ascending, from each of which a column may be taken in in every round.
     start
         (n,) columns that make the rows feasible.
     tolerance
@@ -69,7 +71,7 @@ def sift(
     taken = start.copy()
     best_bound, best_prices = -np.inf, np.zeros(problem.num_rows) if prices is None else prices
     reduced = problem.objective + transposed @ best_prices
-    taken[_best_of(reduced, group, _FIRST_COLUMNS)] = True
+    taken[_cheapest(reduced, part)] = True
     highs, columns = _loaded(problem, taken), np.flatnonzero(taken)
     point, objective, num_rounds = np.zeros(problem.num_columns), None, 0
     while num_rounds < _MOST_ROUNDS:
@@ -88,8 +90,8 @@ def sift(
             best_bound, best_prices = bound, found
         if objective - best_bound <= tolerance or stop():
             break
-        more = _best_of(np.where(taken, np.inf, reduced), group, _MORE_COLUMNS)
-        more = more[reduced[more] < 0]
+        more = _cheapest(reduced, part)
+        more = more[(reduced[more] < -_LEAST_REDUCED * max(1.0, abs(objective))) & ~taken[more]]
         if not more.size:
             break
         _add(highs, problem, more)
@@ -115,13 +117,12 @@ def _bound(problem: MatrixProblem, prices: FloatVector, reduced: FloatVector, he
     return problem.offset - float(problem.row_upper @ signed) + float(best.sum())
 
 
-def _best_of(reduced: FloatVector, group: IntVector, count: int) -> IntVector:
-    """The `count` cheapest columns of each group."""
-    order = np.lexsort([reduced, group])
-    ranked = group[order]
-    first = np.searchsorted(ranked, ranked, side="left")
-    rank = np.arange(order.size) - first
-    return np.sort(order[(rank < count) & np.isfinite(reduced[order])])
+def _cheapest(reduced: FloatVector, part: IntVector) -> IntVector:
+    """The first of the cheapest columns of each part."""
+    heads = np.flatnonzero(np.diff(part, prepend=-1))
+    least = np.repeat(np.minimum.reduceat(reduced, heads), np.diff(np.append(heads, part.size)))
+    cheapest = np.flatnonzero(reduced <= least)
+    return cheapest[np.flatnonzero(np.diff(part[cheapest], prepend=-1))]
 
 
 def _loaded(problem: MatrixProblem, taken: Mask) -> highspy.Highs:

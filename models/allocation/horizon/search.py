@@ -12,6 +12,7 @@
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 
@@ -26,11 +27,13 @@ from solver.problem import MatrixProblem
 from solver.result import SolveResult, TerminationReason
 from solver.solve import solve
 from stowplan import __version__
-from stowplan.arrays import FloatVector, Mask
+from stowplan.arrays import FloatVector, IntVector, Mask
 
 # Of the gap that is asked for, what the relaxation may leave open.
 _RELAXED = 0.1
 _LEAST_TIME_S = 1e-3
+# A share that misses 1 by less is 1.
+_DECIDED = 1e-6
 
 
 class Search:
@@ -54,13 +57,16 @@ class Search:
     def run(self) -> SolveResult:
         """The best plan within the gap, or as far as the time goes."""
         found = self._instance.schedules
-        start = (found.later == NOTHING) & ((found.now == NOTHING) | (found.at > 0))
         scale = float(np.abs(self._instance.cost).mean()) * len(self._instance.jobs)
         tolerance = _RELAXED * self._options.relative_gap * scale
-        sifted = sift(relaxation(self._instance), found.job, start, tolerance, stop=self._must_stop)
+        relaxed = relaxation(self._instance)
+        sifted = sift(relaxed, found.job, self._choices, self._always, tolerance, stop=self._must_stop)
         self._note_prices(sifted.prices)
-        last, bound = self._solve(sifted.taken, sifted.bound), sifted.bound
+        last, bound = self._solve(self._undecided(sifted), sifted.bound), sifted.bound
         is_decided = last.termination in (TerminationReason.OPTIMAL, TerminationReason.INFEASIBLE)
+        if is_decided and not self._is_closed(bound):
+            last = self._solve(sifted.taken, bound)
+            is_decided = last.termination is not TerminationReason.FEASIBLE and last.limit is None
         if is_decided and not self._is_closed(bound):
             least = self._least_of_choices(sifted.reduced)
             kept = least <= self._lacks(bound)
@@ -72,13 +78,33 @@ class Search:
                 bound = max(bound, min(floor, last.bound))
         return self._concluded(sifted, last, bound)
 
+    def _undecided(self, sifted: Sifted) -> Mask:
+        """(S,) schedules that were taken in, of jobs of which the relaxation has decided what they have now those with
+        that alone."""
+        choice = self._choices
+        share = np.bincount(choice, weights=sifted.point, minlength=int(choice.max(initial=-1)) + 1)[choice]
+        decided = np.bincount(self._instance.schedules.job, weights=share > 1.0 - _DECIDED) > 0
+        near = (sifted.reduced <= self._options.relative_gap * abs(sifted.bound)) | (sifted.point > 0) | self._always
+        open_ = ~decided[self._instance.schedules.job]
+        return np.asarray(sifted.taken & near & (open_ | (share > 1.0 - _DECIDED)))
+
+    @cached_property
+    def _always(self) -> Mask:
+        """(S,) schedules of which there is room for any in later intervals."""
+        found = self._instance.schedules
+        return np.asarray((found.later == NOTHING) & ((found.now == NOTHING) | (found.at > 0)))
+
+    @cached_property
+    def _choices(self) -> IntVector:
+        """(S,) a number for what a job has now, ascending."""
+        found = self._instance.schedules
+        differs = (np.diff(found.job, prepend=-1) != 0) | (np.diff(found.now, prepend=NOTHING) != 0)
+        return np.cumsum(differs) - 1
+
     def _least_of_choices(self, reduced: FloatVector) -> FloatVector:
         """(S,) the least reduced cost of all schedules with the same choice for the present."""
-        found = self._instance.schedules
-        choice = np.where(found.pair < 0, self._instance.pair_jobs.size + found.job, found.pair)
-        least = np.full(self._instance.pair_jobs.size + len(self._instance.jobs), np.inf)
-        np.minimum.at(least, choice, reduced)
-        return least[choice]
+        heads = np.flatnonzero(np.diff(self._choices, prepend=-1))
+        return np.minimum.reduceat(reduced, heads)[self._choices]
 
     def _lacks(self, bound: float) -> float:
         """How much dearer than the bound the best plan is; infinity without one."""
