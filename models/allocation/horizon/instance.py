@@ -23,9 +23,9 @@ class HorizonInstance:
     """J jobs, C configurations, K intervals, S schedules.
 
     sia: jobs, configurations, goodputs, what may be chosen now, and the rows that make it placeable. pair_jobs,
-    pair_configurations: (P,) of these what is worth having. open_gpus: (T, K). work: what is left. weight: (J,), what
-    a second is worth, all together 1. cost: (S,) of each schedule. late: (J,), of it what a job pays that has waited
-    for as long as it may and gets nothing now. offset: what pinned jobs add.
+    pair_configurations: (P,) of these what is worth having. open_gpus: (T, K). later: (J, C), what may be had later.
+    work: what is left. weight: (J,), what a second is worth, all together 1. cost: (S,) of each schedule. late: (J,),
+    of it what a job pays that has waited for as long as it may and gets nothing now. offset: what pinned jobs add.
     """
 
     parameters: HorizonParameters
@@ -34,6 +34,7 @@ class HorizonInstance:
     open_gpus: FloatMatrix
     pair_jobs: IntVector
     pair_configurations: IntVector
+    later: Mask
     work: Work
     weight: FloatVector
     schedules: Schedules
@@ -113,6 +114,7 @@ def instance_of(base: SiaInstance, parameters: HorizonParameters, windows: NodeW
         open_gpus=open_gpus(intervals, nodes, num_free, configurations.gpu_types, windows),
         pair_jobs=pair_jobs,
         pair_configurations=pair_configurations,
+        later=later,
         work=work,
         weight=weight,
         schedules=found,
