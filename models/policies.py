@@ -6,6 +6,7 @@ from models.allocation.arena.descriptor import ARENA, ARENA_ILP
 from models.allocation.elasticflow.descriptor import ELASTICFLOW, ELASTICFLOW_ILP
 from models.allocation.gang.descriptor import GANG, GANG_ILP
 from models.allocation.gavel.descriptor import GAVEL, GAVEL_ILP
+from models.allocation.horizon.descriptor import HORIZON
 from models.allocation.sia.descriptor import SIA
 from models.allocation.suika.descriptor import SUIKA, SUIKA_ILP
 from models.placement.ahead.descriptor import AHEAD
@@ -28,6 +29,7 @@ POLICIES: Mapping[str, Policy] = {
         GAVEL_ILP,
         ELASTICFLOW,
         ELASTICFLOW_ILP,
+        HORIZON,
     )
 }
 # What formulating takes: who plans soon loads it before.

@@ -9,6 +9,7 @@ from api.schemas.policies.base import ParametersDoc
 from api.schemas.policies.elasticflow import ElasticFlowParametersDoc
 from api.schemas.policies.gang import GangParametersDoc
 from api.schemas.policies.gavel import GavelParametersDoc
+from api.schemas.policies.horizon import HorizonParametersDoc
 from api.schemas.policies.sia import SiaParametersDoc
 from api.schemas.policies.suika import SuikaParametersDoc
 from models.policies import POLICIES
@@ -25,6 +26,7 @@ _DOCUMENTS: Mapping[type[Parameters], type[ParametersDoc]] = {
         GangParametersDoc,
         GavelParametersDoc,
         ElasticFlowParametersDoc,
+        HorizonParametersDoc,
     )
 }
 # Policy -> its parameters.

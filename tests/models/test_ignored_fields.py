@@ -31,6 +31,7 @@ EXAMPLES = {
     "gavel-ilp": "gavel-paper",
     "elasticflow": "elasticflow-deadlines",
     "elasticflow-ilp": "elasticflow-deadlines",
+    "horizon": "quickstart",
 }
 # They exclude what the examples say instead, or need more beside them.
 _FOR_FORECASTERS = {"user", "application", "time_limit_s", "running_s"}

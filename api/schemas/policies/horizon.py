@@ -1,0 +1,30 @@
+"""Parameters of horizon."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from api.schemas.base import Positive
+from api.schemas.policies.base import ParametersDoc
+from models.allocation.horizon.parameters import MOST_INTERVALS, HorizonObjective, HorizonParameters
+
+
+class HorizonParametersDoc(ParametersDoc):
+    """Parameters of horizon."""
+
+    planner = HorizonParameters
+    asks_for = "Which job gets how many GPUs of which type now, by what each will have until it ends."
+
+    objective: HorizonObjective = HorizonObjective.COMPLETION_TIME
+    """completion_time: jobs end as soon as they can on average, by weight; goodput: Sia's Eq. 4 with its default
+    parameters, which is an objective of one interval (num_intervals 1)."""
+    interval_s: Positive = 60.0
+    """Length of the first interval: about as long as until the next plan."""
+    num_intervals: Annotated[int, Field(ge=1, le=MOST_INTERVALS)] = 6
+    """How many intervals there are, each longer than the one before; 1 looks at the present alone."""
+    horizon_s: Positive | None = None
+    """When the last interval ends, at least num_intervals x interval_s. null: when all that is left can be done."""
+    restart_price: Annotated[float, Field(ge=0, le=1e6)] = 1.0
+    """How many times its restart cost a running job loses with a change."""
+    longest_wait_s: Positive | None = 21_600.0
+    """How old a job may get that waits; then it comes ahead of all that is not. null: it may wait for ever."""

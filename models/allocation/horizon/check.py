@@ -1,0 +1,211 @@
+"""Does a plan keep the rules of `horizon`, and is its objective what it claims? Knows no solver.
+
+Given are the plan, the schedules behind it (`outlook`) and the goodputs. When jobs end under their schedules, what
+these take of later intervals and what a change costs is computed again, schedule by schedule; no code is shared with
+`schedules` and `instance`. Whether the GPUs are legal is `models.placement.check`'s part.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from statistics import median
+
+from models.allocation.block_check import allows, held_shape, kept_shape, node_sizes
+from models.allocation.horizon.outlook import Outlook, Planned, Shape
+from models.allocation.horizon.parameters import HorizonParameters
+from models.allocation.plan_check import (
+    coverage_violations,
+    num_usable_gpus,
+    pinned_jobs,
+    running_jobs,
+    score_violations,
+)
+from models.allocation.work_left import remaining_samples
+from models.configurations import ConfigurationSet
+from models.performance.goodput.matrix import GoodputMatrix
+from models.plan import Plan
+from models.workload import Job, Snapshot
+from stowplan.arrays import FloatVector
+from stowplan.errors import Issue
+
+# Relative; shares and GPUs are sums that a solver has rounded.
+_TOLERANCE = 1e-5
+_NOWHERE: Shape = ("", 0, 0)
+
+
+def horizon_violations(
+    snapshot: Snapshot,
+    parameters: HorizonParameters,
+    configurations: ConfigurationSet,
+    matrix: GoodputMatrix,
+    plan: Plan,
+    outlook: Outlook,
+    objective: float,
+) -> list[Issue]:
+    """Every rule that the plan and its schedules break, and every number of its score that is wrong."""
+    audit = _Audit(snapshot, parameters, configurations, matrix, outlook)
+    given = {item.job_id: (item.gpu_type, len(item.gpus), item.num_gpus) for item in plan.allocations}
+    issues = [*coverage_violations(snapshot, plan)]
+    expected: dict[tuple[str, str | None], float] = {}
+    for job in snapshot.jobs:
+        if job.id in audit.pinned:
+            expected["completion_time", job.id] = audit.weight(job) * audit.pinned_end_s(job)
+            continue
+        planned = outlook.planned.get(job.id, ())
+        issues += audit.faults(job, planned, given.get(job.id))
+        ends_s = math.fsum(item.share * audit.end_s(job, item) for item in planned)
+        expected["completion_time", job.id] = audit.weight(job) * ends_s
+        if audit.waits_too_long(job) and job.id not in given:
+            expected["long_wait", job.id] = audit.more_than_all
+    issues += audit.overfull(outlook)
+    keys = [(term.term, term.job_id) for term in plan.score]
+    return [*issues, *score_violations(plan.score, keys, expected, objective, wanted="job")]
+
+
+class _Audit:
+    """Evaluates one job at a time."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        parameters: HorizonParameters,
+        configurations: ConfigurationSet,
+        matrix: GoodputMatrix,
+        outlook: Outlook,
+    ) -> None:
+        self._parameters = parameters
+        self._bounds_s = list(outlook.bounds_s)
+        self._nodes = {node.id: node for node in snapshot.cluster.nodes}
+        types = [configurations.gpu_types[t] for t in configurations.type_index.tolist()]
+        self._index: dict[Shape, int] = {
+            shape: c
+            for c, shape in enumerate(
+                zip(types, configurations.num_nodes.tolist(), configurations.num_gpus.tolist(), strict=True)
+            )
+        }
+        self._node_size = node_sizes(self._index)
+        self.pinned = pinned_jobs(snapshot)
+        self._runs = running_jobs(snapshot)
+        self._usable = num_usable_gpus(snapshot, self.pinned)
+        self._all_weight = math.fsum(job.weight for job in snapshot.jobs)
+        speeds = {
+            job.id: self._speeds(job, goodput) for job, goodput in zip(snapshot.jobs, matrix.goodput, strict=True)
+        }
+        left = _left(snapshot.jobs, speeds)
+        self._seconds: Mapping[str, Mapping[Shape, float]] = {
+            name: {shape: left[name] / speed for shape, speed in known.items()} for name, known in speeds.items()
+        }
+        self._jobs = snapshot.jobs
+
+    def weight(self, job: Job) -> float:
+        """What a second of the job is worth."""
+        return job.weight / self._all_weight if self._all_weight > 0 else 0.0
+
+    def pinned_end_s(self, job: Job) -> float:
+        """When a job ends that stays where it is; 0 where that is not known."""
+        return self._seconds[job.id].get(held_shape(job, self._nodes) or _NOWHERE, 0.0)
+
+    def end_s(self, job: Job, planned: Planned) -> float:
+        """When a job ends under a schedule."""
+        seconds = self._seconds[job.id]
+        begins_s, left = 0.0, 1.0
+        cost_s = self._start_s(job)
+        if planned.now is not None:
+            begins_s = 0.0 if planned.now == kept_shape(job, self._nodes, self._node_size) else cost_s
+            whole_s = seconds.get(planned.now, math.nan)
+            if planned.change_s is None:
+                return begins_s + whole_s
+            left -= max(0.0, planned.change_s - begins_s) / whole_s
+            cost_s = job.restart_cost_s * self._parameters.restart_price
+        if planned.later is not None and planned.change_s is not None:
+            return planned.change_s + cost_s + left * seconds.get(planned.later, math.nan)
+        return self._bounds_s[-1] + cost_s + left * self._fastest_s(job)
+
+    def faults(self, job: Job, planned: Sequence[Planned], given: Shape | None) -> Iterator[Issue]:
+        """Shares that do not add up, and schedules that are not those of the plan or that no job can have."""
+        total = math.fsum(item.share for item in planned)
+        if not math.isclose(total, 1.0, abs_tol=_TOLERANCE):
+            yield _fault("shares", job, f"has shares of schedules that add up to {total}; they must be 1")
+        for item in planned:
+            if item.now != given:
+                yield _fault("schedule_of_another_plan", job, f"is planned to have {item.now} now, and has {given}")
+            for shape in (item.now, item.later):
+                if shape is not None and shape not in self._seconds[job.id]:
+                    yield _fault("not_runnable", job, f"cannot run on {shape[2]} GPUs of type {shape[0]!r}")
+            begins = item.change_s is None or item.change_s in self._bounds_s[1:-1]
+            if not begins or (item.change_s is None and item.later is not None):
+                yield _fault("change_between", job, f"changes after {item.change_s} s, where no interval begins")
+
+    def overfull(self, outlook: Outlook) -> Iterator[Issue]:
+        """Intervals of which schedules take more than there is."""
+        jobs = {job.id: job for job in self._jobs}
+        for k, (first_s, last_s) in enumerate(zip(self._bounds_s[1:], self._bounds_s[2:], strict=False), start=1):
+            taken: dict[str, float] = dict.fromkeys(outlook.open_gpus, 0.0)
+            for name, planned in outlook.planned.items():
+                for item in planned:
+                    ends_s = self.end_s(jobs[name], item)
+                    changes_s = ends_s if item.change_s is None else item.change_s
+                    for shape, begin_s, end_s in ((item.now, 0.0, changes_s), (item.later, changes_s, ends_s)):
+                        if shape is not None:
+                            within_s = min(end_s, last_s) - max(begin_s, first_s)
+                            taken[shape[0]] += item.share * shape[2] * max(0.0, within_s) / (last_s - first_s)
+            for gpu_type, gpus in taken.items():
+                there = min(outlook.open_gpus[gpu_type][k], self._usable[gpu_type])
+                if gpus > there + _TOLERANCE * max(1.0, there):
+                    yield Issue(
+                        code="over_capacity_later",
+                        pointer="/allocations",
+                        detail=f"schedules take {gpus:g} GPUs of type {gpu_type!r} from {first_s:g} to {last_s:g} s; "
+                        f"there are {there:g}",
+                    )
+
+    def waits_too_long(self, job: Job) -> bool:
+        """Whether the job may wait no more."""
+        longest_s = self._parameters.longest_wait_s
+        return longest_s is not None and job.age_s >= longest_s
+
+    @cached_property
+    def more_than_all(self) -> float:
+        """What leaving out a job costs that may wait no more."""
+        planned = [job for job in self._jobs if job.id not in self.pinned]
+        latest_s = (
+            self._bounds_s[-1]
+            + self._start_s(job)
+            + self._parameters.restart_price * job.restart_cost_s
+            + max(self._seconds[job.id].values(), default=0.0)
+            for job in planned
+        )
+        return 1.0 + math.fsum(self.weight(job) * time_s for job, time_s in zip(planned, latest_s, strict=True))
+
+    def _start_s(self, job: Job) -> float:
+        """What its first GPUs cost, or other ones."""
+        return job.restart_cost_s * (self._parameters.restart_price if job.id in self._runs else 1.0)
+
+    def _speeds(self, job: Job, goodput: FloatVector) -> Mapping[Shape, float]:
+        """Goodput of every shape that the job may have."""
+        held = held_shape(job, self._nodes) if job.id in self.pinned else None
+        return {
+            shape: float(goodput[c])
+            for shape, c in self._index.items()
+            if goodput[c] > 0 and (allows(job, shape[0], shape[2]) or shape == held)
+        }
+
+    def _fastest_s(self, job: Job) -> float:
+        """Where it ends first of what there is; 0 where it cannot run."""
+        able = (time_s for shape, time_s in self._seconds[job.id].items() if shape[2] <= self._usable[shape[0]])
+        return min(able, default=0.0)
+
+
+def _left(jobs: Sequence[Job], speeds: Mapping[str, Mapping[Shape, float]]) -> Mapping[str, float]:
+    """What is left of every job, in the unit of its goodput."""
+    unit = {
+        name: min(known.values()) / min(shape[2] for shape in known) if known else 0.0 for name, known in speeds.items()
+    }
+    said = {job.id: samples for job in jobs if (samples := remaining_samples(job)) is not None}
+    ratios = [said[job.id] / unit[job.id] / job.weight for job in jobs if job.id in said and unit[job.id] * job.weight]
+    typical = median(ratios) if ratios else 1.0
+    return {job.id: said.get(job.id, unit[job.id] * max(typical * job.weight, job.attained_gpu_s)) for job in jobs}
+
+
+def _fault(code: str, job: Job, detail: str) -> Issue:
+    return Issue(code=code, pointer="/score", detail=f"job {job.id!r} {detail}")

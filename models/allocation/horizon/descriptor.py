@@ -1,0 +1,35 @@
+"""`horizon` among the policies."""
+
+from models.allocation.documentation import PREDICTIONS, REASONS
+from models.allocation.horizon.parameters import HorizonParameters
+from models.policy import Policy
+
+HORIZON = Policy(
+    name="horizon",
+    parameters=HorizonParameters,
+    issues="models.allocation.horizon.validation:policy_issues",
+    formulate="models.allocation.horizon.formulation:formulate_horizon",
+    title="GPU type and count for every job now, with a schedule for each to its end behind it",
+    source="docs/policies.md; Dyer and Wolsey, Formulating the single machine sequencing problem with release dates as "
+    "a mixed integer program (1990), for programs over intervals of time; configurations are those of Sia (SOSP 2023)",
+    needs=(
+        "jobs with a performance: goodput (parameters or observations) or throughput_table; or with a transformer or "
+        "operators, for which 3D plans are made",
+        "remaining iterations",
+        "where jobs run now (current), and what a restart costs (restart_cost_s)",
+    ),
+    gives=(
+        "GPU type, GPU count, batch size and concrete GPUs per job; the 3D plan of jobs that have a model",
+        PREDICTIONS,
+        "for who waits when it is to start, on what, and what starting now would cost the others",
+        REASONS,
+        "bound and gap of the program over all intervals",
+    ),
+    ignores=(
+        *("parallelism", "priority", "deadline_s", "expansions", "remaining_s", "queue", "num_restarts"),
+        *("attained_s", "earliest_start_s", "latest_start_s"),
+    ),
+    changes_after="models.allocation.horizon.waiting:changes_after",
+    takes_goodput=True,
+    asks_calendar=True,
+)

@@ -1,0 +1,84 @@
+"""From a point of the program to a plan: GPUs, who waits for what, the schedules behind it, and the score."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from models.allocation.horizon.instance import HorizonInstance, pinned_ends_s
+from models.allocation.horizon.outlook import Outlook, Planned, Shape
+from models.allocation.horizon.parameters import HorizonObjective
+from models.allocation.horizon.unplaced import with_outlook
+from models.allocation.sia.extraction import extract_plan as extract_sia
+from models.plan import Plan, ScoreTerm
+from stowplan.arrays import FloatVector, IntVector, Mask
+
+# A boolean variable above this is chosen; incumbents are integers up to the solver's tolerance.
+_CHOSEN = 0.5
+# A share below this is rounding of the solver.
+_LEAST_SHARE = 1e-7
+
+
+def chosen_configurations(instance: HorizonInstance, point: FloatVector) -> IntVector:
+    """Configuration (J,) that a point (S + P,) gives to each job now, -1 for none."""
+    chosen = np.full(len(instance.jobs), -1, dtype=np.int64)
+    selected = point[len(instance.schedules) :] > _CHOSEN
+    chosen[instance.pair_jobs[selected]] = instance.pair_configurations[selected]
+    return chosen
+
+
+def extract_plan(instance: HorizonInstance, point: FloatVector) -> tuple[Plan, Outlook]:
+    """Place what a point (S + P,) chooses, say what is planned behind it, and what it is worth."""
+    plan = extract_sia(instance.sia, chosen_configurations(instance, point))
+    if instance.parameters.objective is HorizonObjective.GOODPUT:
+        return plan, outlook_of(instance, point)
+    outlook = outlook_of(instance, point)
+    return replace(plan, score=tuple(_scores(instance, point)), unplaced=with_outlook(plan.unplaced, outlook)), outlook
+
+
+def outlook_of(instance: HorizonInstance, point: FloatVector) -> Outlook:
+    """The schedules that have a share at a point (S + P,)."""
+    found = instance.schedules
+    planned: dict[str, list[Planned]] = {instance.jobs[i].id: [] for i in instance.sia.planned.tolist()}
+    shapes = _shapes(instance)
+    for s in np.flatnonzero(_has_share(instance, point)).tolist():
+        at = int(found.at[s])
+        planned[instance.jobs[int(found.job[s])].id].append(
+            Planned(
+                share=float(point[s]),
+                now=shapes[int(found.now[s])],
+                later=shapes[int(found.later[s])],
+                change_s=float(instance.intervals.bounds_s[at]) if at else None,
+            )
+        )
+    return Outlook(
+        bounds_s=instance.intervals.bounds_s.tolist(),
+        open_gpus=dict(zip(instance.sia.configurations.gpu_types, instance.open_gpus.tolist(), strict=True)),
+        planned=planned,
+    )
+
+
+def _has_share(instance: HorizonInstance, point: FloatVector) -> Mask:
+    return np.asarray(point[: len(instance.schedules)] > _LEAST_SHARE)
+
+
+def _shapes(instance: HorizonInstance) -> list[Shape | None]:
+    """Of every configuration; the last one is nothing."""
+    it = instance.sia.configurations
+    types = [it.gpu_types[t] for t in it.type_index.tolist()]
+    return [*zip(types, it.num_nodes.tolist(), it.num_gpus.tolist(), strict=True), None]
+
+
+def _scores(instance: HorizonInstance, point: FloatVector) -> Iterator[ScoreTerm]:
+    """Every job's summand of the objective: its share of the mean time until jobs end, in seconds from now; what it
+    adds that has waited for too long and gets nothing stands apart."""
+    found = instance.schedules
+    value = np.zeros(len(instance.jobs))
+    np.add.at(value, found.job, point[: len(found)] * instance.weight[found.job] * found.ends_s)
+    value[instance.sia.pinned] = instance.weight[instance.sia.pinned] * pinned_ends_s(instance.sia, instance.work)
+    chosen = chosen_configurations(instance, point)
+    for i, job in enumerate(instance.jobs):
+        yield ScoreTerm(term="completion_time", job_id=job.id, value=float(value[i]))
+    for i in instance.sia.planned.tolist():
+        if instance.late[i] > 0 and chosen[i] < 0:
+            yield ScoreTerm(term="long_wait", job_id=instance.jobs[i].id, value=float(instance.late[i]))

@@ -1,0 +1,170 @@
+r"""GPU type and count of every job, now and over a horizon, as a mixed-integer program, declared in CVXPY.
+
+A plan of the present alone cannot know whether a change pays, whether it is better to wait for the GPUs of a job that
+soon ends, or who should have GPUs first: that depends on what is left of the jobs, and on who will have what later.
+Here every job has a schedule to its end; what it has now is decided, the rest is the plan behind it, made anew with
+the next decision.
+
+Sets
+  i          jobs that are planned (all but the pinned ones)
+  c          configurations (nodes, GPUs, type), as Sia has them
+  k          intervals 0..K-1 from t_k to t_(k+1); the first is as long as until the next plan, each is longer than the
+             one before by the same factor, and the last ends when all that is left can be done, see `instance`
+  P          pairs (i, c) that may be chosen now: those that Sia offers, but for those with no fewer GPUs of the type
+             than another one in which the job ends no later
+  L_i        configurations that job i may have later: corners of the concave hull of its speed over GPUs of a type
+  S_i        schedules of job i:
+               c          from now to the end, (i, c) in P
+               c, c'@k    c from now, c' in L_i from t_k to the end
+               c, -@1     c in the first interval, then nothing before the horizon
+               c'@k       nothing now, c' in L_i from t_k to the end
+               -          nothing before the horizon
+             a job with a reservation has those alone that begin with what it reserved
+Data
+  T_ic       what is left of job i in configuration c: work left / goodput, in seconds
+  p_i        what a running job loses with a change or by leaving: restart_price x restart cost; what a waiting job
+             takes to start: restart cost. For so long it holds its GPUs and does no work. Nothing where it stays
+  e_s        when job i ends under schedule s: after a change at t to c' at t + p_i + (1 - share of work done) T_ic';
+             what has nothing before the horizon goes on then, as fast as it goes
+  w_i        weight of job i over the weight of all jobs
+  l_i        for a job as old as `longest_wait_s` more than all else is worth, 1 + sum_j w_j (t_K + what a start and a
+             change cost + max_c T_jc); else 0
+  n_stk      GPUs of type t that schedule s has on average over interval k
+  N_tk       GPUs of type t on average over interval k, less what the calendar has closed
+Variables
+  x_ic in {0,1}     job i has configuration c now
+  y_s in [0,1]      share of schedule s: what is planned of later intervals is fluid
+
+min  sum_i sum_(s in S_i) w_i e_s y_s + sum_i l_i (1 - sum_c x_ic)
+
+  one_schedule[i]                 sum_(s in S_i) y_s = 1
+  now[i,c]                        sum_(s in S_i that begin with c) y_s = x_ic        (i, c) in P
+  capacity[type], blocks[type,2^k], whole_nodes[type]    on x, what makes the present placeable on nodes, see
+                                  `models.placement.placeability`
+  capacity[type]@k                sum_s n_stk y_s <= N_tk                            k = 1..K-1
+
+The objective is the mean time until jobs end, by weight, from now. Times are those of whole schedules, so that what a
+change loses, and what running slowly costs, is counted where it arises, and the relaxation is strong: fractional are at
+most as many jobs as there are rows that couple jobs.
+
+Of a job of which it is not known how much is left a guess is planned, see `instance`.
+
+`goodput`: one interval, in which w_i e_s are Sia's utilities and penalties, in its sense: Sia's program, and its plan.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+
+from models.allocation.horizon.assembly import assemble
+from models.allocation.horizon.check import horizon_violations
+from models.allocation.horizon.descriptor import HORIZON
+from models.allocation.horizon.extraction import chosen_configurations, extract_plan
+from models.allocation.horizon.instance import HorizonInstance, horizon_instance
+from models.allocation.horizon.outlook import Outlook
+from models.allocation.horizon.parameters import HorizonObjective, HorizonParameters
+from models.allocation.horizon.search import Search
+from models.allocation.parallel_plan_check import parallel_plan_violations
+from models.allocation.sia.check import allocation_violations
+from models.allocation.sia.extraction import slower_jobs
+from models.allocation.sia.goodput_check import goodput_violations
+from models.allocation.spread_check import SpreadAudit, spread_violations
+from models.around_formulation import formulate_around
+from models.clock import PhaseClock
+from models.formulation import Formulation
+from models.placement.check import placement_violations
+from models.plan import Plan
+from models.workload import Snapshot
+from solver.monitor import SolveMonitor
+from solver.options import SolveOptions
+from solver.problem import MatrixProblem
+from solver.registry import AUTO
+from solver.result import SolveResult
+from stowplan.arrays import FloatVector
+from stowplan.errors import Issue
+
+# What stands for the search; other solvers get the whole program.
+_BY_SCHEDULES = (AUTO, "decomposition")
+
+
+class HorizonFormulation(Formulation):
+    """The program of one instance, and the way back to a plan."""
+
+    def __init__(self, instance: HorizonInstance) -> None:
+        self.instance = instance
+        self.problem: MatrixProblem = assemble(instance)
+        self.warnings = instance.sia.warnings
+        self.outlook = Outlook(bounds_s=(), open_gpus={}, planned={})
+        self._prices: Mapping[str, float] = {}
+
+    def named(self) -> MatrixProblem:
+        """The same problem with names, as declared."""
+        # CVXPY takes a second to load; a plan needs the declaration only to be exported or explained.
+        from models.allocation.horizon.declaration import compiled
+
+        return compiled(self.instance)
+
+    def solve(self, options: SolveOptions, monitor: SolveMonitor) -> SolveResult:
+        """Solve by schedules, or hand the whole to the backend that the options name."""
+        by_time = self.instance.parameters.objective is HorizonObjective.COMPLETION_TIME
+        if not by_time or options.solver not in _BY_SCHEDULES or not self.instance.sia.planned.size:
+            return super().solve(options, monitor)
+        search = Search(self.instance, self.problem, options, monitor)
+        result = search.run()
+        self._prices = search.prices
+        return result
+
+    def prices(self, result: SolveResult) -> Mapping[str, float]:  # noqa: ARG002 - by its signature
+        """What one more GPU is worth, in seconds of the mean time: now by the rows of the present, later by type and
+        interval."""
+        return self._prices
+
+    def extract(self, incumbent: FloatVector, clock: PhaseClock) -> Plan:
+        """Place what the point chooses, explain who waits, and warn of what the placement costs."""
+        with clock.phase("place"):
+            plan, self.outlook = extract_plan(self.instance, incumbent)
+            chosen = chosen_configurations(self.instance, incumbent)
+            self.warnings = (*self.instance.sia.warnings, *slower_jobs(self.instance.sia, chosen, plan))
+            return plan
+
+    def violations(self, plan: Plan, objective: float) -> list[Issue]:
+        """Faults of the placement, of the schedules behind it, of the objective, and of what jobs are said to reach."""
+        it, base = self.instance, self.instance.sia
+        audit = SpreadAudit(base.snapshot.cluster)
+        if it.parameters.objective is HorizonObjective.GOODPUT:
+            found = allocation_violations(
+                base.snapshot, base.parameters, base.configurations, base.matrix, plan, objective
+            )
+        else:
+            found = horizon_violations(
+                base.snapshot, it.parameters, base.configurations, base.matrix, plan, self.outlook, objective
+            )
+        return [
+            *placement_violations(base.snapshot, plan.allocations),
+            *found,
+            *spread_violations(base.configurations, plan, audit),
+            *goodput_violations(base.snapshot, base.configurations, base.matrix, plan, audit),
+            *parallel_plan_violations(base.snapshot, plan),
+        ]
+
+
+def formulate_horizon(snapshot: Snapshot, parameters: HorizonParameters, clock: PhaseClock) -> Formulation:
+    """Build the program for a snapshot that passed `policy_issues`; beside a calendar of what it leaves now, with what
+    it leaves later.
+
+    Raises
+    ------
+    InputError
+        When a goodput is not finite, or the calendar leaves too little to the jobs for the policy to take the snapshot.
+    """
+    build = partial(_formulate, calendar=snapshot)
+    if snapshot.calendar:
+        return formulate_around(HORIZON, build, snapshot, parameters, clock)
+    return build(snapshot, parameters, clock)
+
+
+def _formulate(
+    snapshot: Snapshot, parameters: HorizonParameters, clock: PhaseClock, *, calendar: Snapshot
+) -> HorizonFormulation:
+    instance = horizon_instance(snapshot, parameters, clock, calendar)
+    with clock.phase("build"):
+        return HorizonFormulation(instance)

@@ -1,0 +1,213 @@
+"""One problem as arrays: everything that the declared model, the extraction and tests read."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from models.allocation.horizon.intervals import Intervals, growing, open_gpus
+from models.allocation.horizon.parameters import HorizonObjective, HorizonParameters
+from models.allocation.horizon.schedules import Schedules, Shapes, Work, efficient, schedules_of, worth_having
+from models.allocation.sia.instance import SiaInstance, sia_instance
+from models.allocation.sia.parameters import SiaParameters
+from models.allocation.work_left import remaining_samples
+from models.clock import PhaseClock
+from models.windows import NodeWindows, availability
+from models.workload import Job, Snapshot
+from solver.sense import Sense
+from stowplan.arrays import FloatMatrix, FloatVector, IntVector, Mask
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class HorizonInstance:
+    """J jobs, C configurations, K intervals, S schedules.
+
+    sia: jobs, configurations, goodputs, what may be chosen now, and the rows that make it placeable. pair_jobs,
+    pair_configurations: (P,) of these what is worth having. open_gpus: (T, K). later: (J, C), what may be had later.
+    work: what is left. weight: (J,), what a second is worth, all together 1. cost: (S,) of each schedule. late: (J,),
+    of it what a job pays that has waited for as long as it may and gets nothing now. offset: what pinned jobs add.
+    """
+
+    parameters: HorizonParameters
+    sia: SiaInstance
+    intervals: Intervals
+    open_gpus: FloatMatrix
+    pair_jobs: IntVector
+    pair_configurations: IntVector
+    later: Mask
+    work: Work
+    weight: FloatVector
+    schedules: Schedules
+    cost: FloatVector
+    late: FloatVector
+    offset: float
+
+    @property
+    def jobs(self) -> Sequence[Job]:
+        """Jobs in the order of the rows."""
+        return self.sia.jobs
+
+    @property
+    def sense(self) -> Sense:
+        """Times are minimised; Sia's objective as Sia has it."""
+        is_goodput = self.parameters.objective is HorizonObjective.GOODPUT
+        return self.sia.sense if is_goodput else Sense.MINIMIZE
+
+
+def horizon_instance(
+    snapshot: Snapshot, parameters: HorizonParameters, clock: PhaseClock, calendar: Snapshot | None = None
+) -> HorizonInstance:
+    """Evaluate goodputs, cut time into intervals and list the schedules.
+
+    Parameters
+    ----------
+    calendar
+        The snapshot whose calendar takes nodes later, where that is another one of the same nodes.
+    """
+    base = sia_instance(snapshot, SiaParameters(restart_price=parameters.restart_price), clock)
+    with clock.phase("build"):
+        return instance_of(base, parameters, availability(calendar or snapshot, parameters.epsilon))
+
+
+def instance_of(base: SiaInstance, parameters: HorizonParameters, windows: NodeWindows) -> HorizonInstance:
+    """Build the instance from goodputs that are known."""
+    configurations = base.configurations
+    shapes = Shapes(
+        type_index=configurations.type_index,
+        num_gpus=configurations.num_gpus,
+        num_types=len(configurations.gpu_types),
+    )
+    work = _work(base, parameters)
+    is_goodput = parameters.objective is HorizonObjective.GOODPUT
+    # Sia's optimum need not be one of completion times; there all that it may choose is kept.
+    kept = (
+        base.utility.offered
+        if is_goodput
+        else worth_having(shapes, np.where(base.utility.offered, work.seconds, np.inf), work.current)
+    )
+    pair_jobs, pair_configurations = np.nonzero(kept)
+    nodes = base.snapshot.cluster.nodes
+    num_free = np.array([mask.bit_count() for mask in base.taken.free_masks], dtype=np.int64)
+    types = np.array([configurations.gpu_types.index(node.gpu_type) for node in nodes], dtype=np.int64)
+    most = np.bincount(types, weights=num_free, minlength=shapes.num_types)
+    fits = shapes.num_gpus <= most[shapes.type_index]
+    later = efficient(shapes, np.where(base.utility.runnable & fits, work.seconds, np.inf))
+    later[base.pinned] = False
+    intervals = growing(parameters.interval_s, parameters.num_intervals, _end_s(base, parameters, work, later))
+    may_wait = np.setdiff1d(base.planned, base.reserved)
+    found = schedules_of(intervals, shapes, work, pair_jobs, pair_configurations, later, may_wait)
+    weight = np.array([job.weight for job in base.jobs], dtype=np.float64)
+    weight /= max(float(weight.sum()), np.finfo(np.float64).tiny)
+    if is_goodput:
+        late = np.zeros(len(base.jobs))
+        cost = _sia_costs(base, found)
+        offset = sum(base.pinned_score(int(i)) for i in base.pinned)
+    else:
+        cost = weight[found.job] * found.ends_s
+        late = _late(base, parameters, work, weight, intervals.end_s)
+        cost = cost + np.where(found.pair < 0, late[found.job], 0.0)
+        offset = float(weight[base.pinned] @ pinned_ends_s(base, work)) if base.pinned.size else 0.0
+    return HorizonInstance(
+        parameters=parameters,
+        sia=base,
+        intervals=intervals,
+        open_gpus=open_gpus(intervals, nodes, num_free, configurations.gpu_types, windows),
+        pair_jobs=pair_jobs,
+        pair_configurations=pair_configurations,
+        later=later,
+        work=work,
+        weight=weight,
+        schedules=found,
+        cost=cost,
+        late=late,
+        offset=offset,
+    )
+
+
+def pinned_ends_s(base: SiaInstance, work: Work) -> FloatVector:
+    """When the pinned jobs end where they are; 0 where their shape is no configuration or their speed is not known."""
+    current = base.utility.current[base.pinned]
+    ends_s = np.where(current >= 0, work.seconds[base.pinned, current], np.inf)
+    return np.where(np.isfinite(ends_s), ends_s, 0.0)
+
+
+def _work(base: SiaInstance, parameters: HorizonParameters) -> Work:
+    """What is left of the jobs, by their goodputs."""
+    goodput = np.where(base.utility.runnable, base.matrix.goodput, 0.0)
+    unit = _per_gpu(base, goodput)
+    left = _left(base.jobs, unit)
+    seconds = np.divide(left[:, None], goodput, out=np.full_like(goodput, np.inf), where=goodput > 0)
+    cost_s = np.array([job.restart_cost_s for job in base.jobs], dtype=np.float64)
+    runs = np.array([job.id in base.taken.running for job in base.jobs], dtype=np.bool_)
+    change_s = parameters.restart_price * cost_s
+    return Work(
+        seconds=seconds,
+        start_s=np.where(runs, change_s, cost_s),
+        change_s=change_s,
+        current=base.utility.current,
+    )
+
+
+def _per_gpu(base: SiaInstance, goodput: FloatMatrix) -> FloatVector:
+    """(J,) goodput on one of a job's slowest GPUs; 0 where it cannot run."""
+    able = goodput > 0
+    slowest = np.where(able, goodput, np.inf).min(axis=1, initial=np.inf)
+    smallest = np.where(able, base.configurations.num_gpus, np.inf).min(axis=1, initial=np.inf)
+    return np.where(np.isfinite(slowest), slowest, 0.0) / np.where(np.isfinite(smallest), smallest, 1.0)
+
+
+def _left(jobs: Sequence[Job], unit: FloatVector) -> FloatVector:
+    """(J,) what is left, in the unit of the goodput.
+
+    A job of which it is not known is taken to have as much left, in seconds on one of its slowest GPUs and by weight,
+    as the median of those of which it is; or as much as it has had, if that is more: the mean residual life where lives
+    are of Pareto's distribution with exponent 2.
+    """
+    samples = np.array([np.nan if (left := remaining_samples(job)) is None else left for job in jobs], dtype=np.float64)
+    weight = np.array([job.weight for job in jobs], dtype=np.float64)
+    able = unit > 0
+    known = able & np.isfinite(samples) & (weight > 0)
+    typical = float(np.median(samples[known] / unit[known] / weight[known])) if known.any() else 1.0
+    attained = np.array([job.attained_gpu_s for job in jobs], dtype=np.float64)
+    guess = unit * np.maximum(typical * weight, attained)
+    return np.where(np.isfinite(samples), samples, guess)
+
+
+def _end_s(base: SiaInstance, parameters: HorizonParameters, work: Work, later: Mask) -> float:
+    """When the last interval ends: when all GPUs have done what is left, each job where it takes the fewest GPU
+    seconds, and then the longest of all but the longest tenth as fast as it goes."""
+    if parameters.horizon_s is not None:
+        return parameters.horizon_s
+    num_gpus = base.configurations.num_gpus
+    seconds = np.where(later, work.seconds, np.inf)
+    gpu_s = (seconds * num_gpus).min(axis=1, initial=np.inf)
+    fastest_s = seconds.min(axis=1, initial=np.inf)
+    able = np.isfinite(fastest_s)
+    if not able.any():
+        return parameters.interval_s
+    free = sum(mask.bit_count() for mask in base.taken.free_masks)
+    return float(gpu_s[able].sum()) / max(1, free) + float(np.quantile(fastest_s[able], 0.9))
+
+
+def _late(
+    base: SiaInstance, parameters: HorizonParameters, work: Work, weight: FloatVector, end_s: float
+) -> FloatVector:
+    """(J,) more than all else is worth for a job that may wait no more, 0 for others."""
+    longest_s = parameters.longest_wait_s
+    late = np.zeros(len(base.jobs))
+    if longest_s is None:
+        return late
+    slowest_s = np.where(np.isfinite(work.seconds), work.seconds, 0.0).max(axis=1, initial=0.0)
+    latest_s = end_s + work.start_s + work.change_s + slowest_s
+    more = 1.0 + float(weight[base.planned] @ latest_s[base.planned])
+    old = [int(i) for i in base.planned if base.jobs[i].age_s >= longest_s]
+    late[old] = more
+    return late
+
+
+def _sia_costs(base: SiaInstance, found: Schedules) -> FloatVector:
+    """(S,) Sia's utilities and penalties."""
+    runs = found.now >= 0
+    cost = base.sense.sign * base.penalty[found.job]
+    cost[runs] = base.utility.value[found.job[runs], found.now[runs]]
+    return np.asarray(cost)

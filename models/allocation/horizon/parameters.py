@@ -1,0 +1,61 @@
+"""What a user may tune in the policy `horizon`."""
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+from models.policy import Parameters
+from stowplan.errors import InputError
+
+MOST_INTERVALS = 16
+
+
+class HorizonObjective(StrEnum):
+    """`completion_time`: jobs end as soon as they can on average, by weight. `goodput`: Sia's Eq. 4 at its defaults,
+    for one interval."""
+
+    COMPLETION_TIME = "completion_time"
+    GOODPUT = "goodput"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HorizonParameters(Parameters):
+    """Parameters of `horizon`.
+
+    interval_s: length of the first interval, about as long as until the next plan. num_intervals: how many there are;
+    1 looks at the present alone. horizon_s: when the last one ends (None: when all that is known to be left can be
+    done). restart_price: how many times its restart cost a running job loses with a change. longest_wait_s: how old a
+    job may get that waits; then it comes ahead of all that is not (None: it may wait for ever).
+
+    Raises
+    ------
+    InputError
+        When a value is out of its range, or Sia's objective is asked of several intervals.
+    """
+
+    objective: HorizonObjective = HorizonObjective.COMPLETION_TIME
+    interval_s: float = 60.0
+    num_intervals: int = 6
+    horizon_s: float | None = None
+    restart_price: float = 1.0
+    longest_wait_s: float | None = 21_600.0
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.interval_s) and self.interval_s > 0):
+            raise InputError(f"interval_s is {self.interval_s}; must be finite and above 0")
+        if not 1 <= self.num_intervals <= MOST_INTERVALS:
+            raise InputError(f"num_intervals is {self.num_intervals}; must be from 1 to {MOST_INTERVALS}")
+        if self.objective is HorizonObjective.GOODPUT and self.num_intervals != 1:
+            raise InputError(
+                f"num_intervals is {self.num_intervals}; the objective goodput is that of one interval: give 1"
+            )
+        least_s = self.interval_s * self.num_intervals
+        if self.horizon_s is not None and not least_s <= self.horizon_s < math.inf:
+            raise InputError(
+                f"horizon_s is {self.horizon_s}; must be finite and at least {least_s:g}, {self.num_intervals} times "
+                "interval_s"
+            )
+        if not (math.isfinite(self.restart_price) and self.restart_price >= 0):
+            raise InputError(f"restart_price is {self.restart_price}; must be finite and at least 0")
+        if self.longest_wait_s is not None and not (math.isfinite(self.longest_wait_s) and self.longest_wait_s > 0):
+            raise InputError(f"longest_wait_s is {self.longest_wait_s}; must be finite and above 0")

@@ -1,0 +1,243 @@
+"""Schedules: what a job may have from now until it ends. Pure NumPy.
+
+A schedule is a configuration now (or none), and at the begin of a later interval another one (or none), in which the
+job goes on to its end. See `models.allocation.horizon.formulation` for the mathematics.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+
+from models.allocation.horizon.intervals import Intervals
+from stowplan.arrays import FloatMatrix, FloatVector, IntVector, Mask
+
+NOTHING = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Work:
+    """What is left of J jobs on C configurations.
+
+    seconds: float64 (J, C), what is left where it runs without a change, infinity where it cannot. start_s, change_s:
+    float64 (J,), what the first GPUs of a schedule cost, unless the job stays as it is, and what others later do.
+    current: int64 (J,), where a job may stay, -1 for nowhere.
+    """
+
+    seconds: FloatMatrix
+    start_s: FloatVector
+    change_s: FloatVector
+    current: IntVector
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Schedules:
+    """S schedules, sorted by job.
+
+    job, pair, now, later, at: int64 (S,); pair: position among the pairs that may be chosen now, -1 for none; now,
+    later: configurations, -1 for none; at: interval at whose begin `later` begins, 0 where nothing changes.
+    ends_s: (S,) when the job ends.
+    use: CSC (T (K - 1), S), GPUs of each type on average over each later interval; row t (K - 1) + k - 1.
+    """
+
+    job: IntVector
+    pair: IntVector
+    now: IntVector
+    later: IntVector
+    at: IntVector
+    ends_s: FloatVector
+    use: "sparse.csc_array"
+
+    def __len__(self) -> int:
+        return int(self.job.size)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Shapes:
+    """GPU type (of T) and GPUs of C configurations, int64 (C,)."""
+
+    type_index: IntVector
+    num_gpus: IntVector
+    num_types: int
+
+
+def worth_having(shapes: Shapes, seconds: FloatMatrix, kept: IntVector) -> Mask:
+    """Configurations (J, C) that no other one beats: with at most as many GPUs of the type a job ends no sooner; `kept`
+    (J,) stay in any case, -1 for none."""
+    able = np.isfinite(seconds)
+    found = able.copy()
+    for t in range(shapes.num_types):
+        # Configurations of a type ascend in GPUs.
+        of_type = np.flatnonzero(shapes.type_index == t)
+        best = np.minimum.accumulate(seconds[:, of_type], axis=1)
+        found[:, of_type[1:]] &= seconds[:, of_type[1:]] < best[:, :-1]
+    some = np.flatnonzero(kept >= 0)
+    found[some, kept[some]] = able[some, kept[some]]
+    return found
+
+
+def efficient(shapes: Shapes, seconds: FloatMatrix) -> Mask:
+    """Configurations (J, C) at the corners of the concave hull of speed over GPUs of a type, 0 among them: shares of
+    time in these reach all that shares in others do."""
+    speed = np.divide(1.0, seconds, out=np.zeros_like(seconds), where=np.isfinite(seconds))
+    found = np.zeros(seconds.shape, dtype=np.bool_)
+    for t in range(shapes.num_types):
+        of_type = np.flatnonzero(shapes.type_index == t)
+        gpus, left = shapes.num_gpus[of_type].astype(np.float64), speed[:, of_type]
+        at_gpus, at_speed = np.zeros(len(seconds)), np.zeros(len(seconds))
+        for _ in range(of_type.size):
+            # The steepest way from the last corner to a larger configuration, to the furthest of equals.
+            rise = left - at_speed[:, None]
+            run = gpus[None, :] - at_gpus[:, None]
+            slope = np.where((run > 0) & (rise > 0), rise / np.where(run > 0, run, 1.0), 0.0)
+            steepest = slope.max(axis=1, initial=0.0)
+            if not (steepest > 0).any():
+                break
+            equal = slope >= steepest[:, None] * (1.0 - 1e-12)
+            corner = of_type.size - 1 - equal[:, ::-1].argmax(axis=1)
+            rows = np.flatnonzero(steepest > 0)
+            found[rows, of_type[corner[rows]]] = True
+            at_gpus[rows], at_speed[rows] = gpus[corner[rows]], left[rows, corner[rows]]
+    return found
+
+
+def schedules_of(
+    intervals: Intervals,
+    shapes: Shapes,
+    work: Work,
+    pair_jobs: IntVector,
+    pair_configurations: IntVector,
+    later: Mask,
+    may_wait: IntVector,
+) -> Schedules:
+    """All schedules.
+
+    Parameters
+    ----------
+    pair_jobs, pair_configurations
+        (P,) pairs that may be chosen now, sorted by job.
+    later
+        (J, C) what a job may have later.
+    may_wait
+        (n,) jobs that need nothing now.
+    """
+    kinds = [
+        _kept(work, pair_jobs, pair_configurations),
+        _waiting(intervals, work, later, may_wait),
+        _without(intervals, work, later, may_wait),
+    ]
+    if intervals.num > 1:
+        kinds += [
+            _changed(intervals, shapes, work, pair_jobs, pair_configurations, later),
+            _stopped(intervals, work, pair_jobs, pair_configurations, later),
+        ]
+    job, pair, now, then, at = (np.concatenate([kind[n] for kind in kinds]).astype(np.int64) for n in range(5))
+    ends_s = np.concatenate([kind[5] for kind in kinds])
+    order = np.lexsort([at, then, now, job])
+    job, pair, now, then, at = job[order], pair[order], now[order], then[order], at[order]
+    ends_s = ends_s[order]
+    return Schedules(
+        job=job,
+        pair=pair,
+        now=now,
+        later=then,
+        at=at,
+        ends_s=ends_s,
+        use=_use(intervals, shapes, now, then, at, ends_s),
+    )
+
+
+_Kind = tuple[IntVector, IntVector, IntVector, IntVector, IntVector, FloatVector]
+"""Job, pair, now, later, at and end of every schedule of a kind."""
+
+
+def _first_s(work: Work, jobs: IntVector, configurations: IntVector) -> FloatVector:
+    """What the first GPUs cost each pair."""
+    return np.where(work.current[jobs] == configurations, 0.0, work.start_s[jobs])
+
+
+def _kept(work: Work, jobs: IntVector, configurations: IntVector) -> _Kind:
+    """In one configuration from now to the end."""
+    ends_s = _first_s(work, jobs, configurations) + work.seconds[jobs, configurations]
+    nothing = np.full(jobs.size, NOTHING)
+    return jobs, np.arange(jobs.size), configurations, nothing, np.zeros(jobs.size), ends_s
+
+
+def _waiting(intervals: Intervals, work: Work, later: Mask, may_wait: IntVector) -> _Kind:
+    """Nothing now, a configuration from a later interval on."""
+    rows, configurations = np.nonzero(later[may_wait])
+    num_later = intervals.num - 1
+    jobs = np.repeat(may_wait[rows], num_later)
+    configurations = np.repeat(configurations, num_later)
+    at = np.tile(np.arange(1, intervals.num), rows.size)
+    ends_s = intervals.bounds_s[at] + work.start_s[jobs] + work.seconds[jobs, configurations]
+    nothing = np.full(jobs.size, NOTHING)
+    return jobs, nothing, nothing, configurations, at, ends_s
+
+
+def _without(intervals: Intervals, work: Work, later: Mask, may_wait: IntVector) -> _Kind:
+    """Nothing before the horizon, then as fast as it goes."""
+    ends_s = intervals.end_s + work.start_s[may_wait] + _fastest_s(work, later)[may_wait]
+    nothing = np.full(may_wait.size, NOTHING)
+    return may_wait, nothing, nothing, nothing, np.zeros(may_wait.size), ends_s
+
+
+def _changed(
+    intervals: Intervals, shapes: Shapes, work: Work, jobs: IntVector, configurations: IntVector, later: Mask
+) -> _Kind:
+    """A configuration now, another one from a later interval on."""
+    pair, then = np.nonzero(later[jobs])
+    num_later = intervals.num - 1
+    pair, then = np.repeat(pair, num_later), np.repeat(then, num_later)
+    at = np.tile(np.arange(1, intervals.num), pair.size // max(1, num_later))
+    job, now = jobs[pair], configurations[pair]
+    whole_s = work.seconds[job, now]
+    begin_s = _first_s(work, job, now)
+    change_at_s = intervals.bounds_s[at]
+    left = 1.0 - np.maximum(change_at_s - begin_s, 0.0) / whole_s
+    ends_s = change_at_s + work.change_s[job] + left * work.seconds[job, then]
+    # Who pays for a change to as many GPUs of the type or more wants to end sooner.
+    pays = (ends_s < begin_s + whole_s) | (shapes.type_index[then] != shapes.type_index[now])
+    pays |= shapes.num_gpus[then] < shapes.num_gpus[now]
+    kept = (left > 0) & (then != now) & pays
+    return job[kept], pair[kept], now[kept], then[kept], at[kept], ends_s[kept]
+
+
+def _stopped(intervals: Intervals, work: Work, jobs: IntVector, configurations: IntVector, later: Mask) -> _Kind:
+    """A configuration in the first interval, then nothing before the horizon: there is always room for that later."""
+    whole_s, begin_s = work.seconds[jobs, configurations], _first_s(work, jobs, configurations)
+    stops_s = intervals.bounds_s[1]
+    left = 1.0 - np.maximum(stops_s - begin_s, 0.0) / whole_s
+    ends_s = intervals.end_s + work.change_s[jobs] + left * _fastest_s(work, later)[jobs]
+    kept = left > 0
+    pair = np.flatnonzero(kept)
+    nothing = np.full(pair.size, NOTHING)
+    return jobs[kept], pair, configurations[kept], nothing, np.ones(pair.size), ends_s[kept]
+
+
+def _fastest_s(work: Work, later: Mask) -> FloatVector:
+    """(J,) seconds that are left where a job ends first, 0 where nothing is known to run."""
+    fastest_s = np.where(later, work.seconds, np.inf).min(axis=1, initial=np.inf)
+    return np.where(np.isfinite(fastest_s), fastest_s, 0.0)
+
+
+def _use(
+    intervals: Intervals, shapes: Shapes, now: IntVector, later: IntVector, at: IntVector, ends_s: FloatVector
+) -> "sparse.csc_array":
+    """See `Schedules`."""
+    num_later = intervals.num - 1
+    shape = shapes.num_types * num_later, now.size
+    changes_s = np.where(at > 0, intervals.bounds_s[at], ends_s)
+    first = np.flatnonzero(now >= 0)
+    second = np.flatnonzero(later >= 0)
+    parts = []
+    for rows, configurations, begin_s, end_s in (
+        (first, now[first], np.zeros(first.size), changes_s[first]),
+        (second, later[second], changes_s[second], ends_s[second]),
+    ):
+        share = intervals.shares(begin_s, end_s)[:, 1:]
+        held, k = np.nonzero(share)
+        c = configurations[held]
+        parts.append((shapes.type_index[c] * num_later + k, rows[held], share[held, k] * shapes.num_gpus[c]))
+    row, column, gpus = (np.concatenate([part[n] for part in parts]) for n in range(3))
+    return sparse.csc_array((gpus, (row, column)), shape=shape)

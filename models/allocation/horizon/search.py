@@ -1,0 +1,195 @@
+"""The program solved by its schedules: few of the very many are needed.
+
+1. The relaxation, by taking in the schedules that pay at the prices of GPUs (`solver.decomposition.sifting`): a bound
+   for all, and reduced costs.
+2. The program over the schedules that were taken in: a plan, and mostly one within the gap.
+3. Where it is not: the program over all schedules of all choices for the present that may be in a better plan. A job
+   whose schedules with a configuration now all have a reduced cost of more than the plan is above the bound does not
+   have it in a better one (of a single schedule that cannot be said, since its share may be small). So the lesser of
+   that sum and of the bound of this program is a bound for all.
+"""
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+
+from models.allocation.horizon.assembly import capacity_names, relaxation, restricted
+from models.allocation.horizon.instance import HorizonInstance
+from models.allocation.horizon.schedules import NOTHING
+from solver.backends.base import CROSSING_TOLERANCE
+from solver.decomposition.sifting import Sifted, sift
+from solver.monitor import Progress, SolveMonitor
+from solver.options import SolveOptions
+from solver.problem import MatrixProblem
+from solver.result import SolveResult, TerminationReason
+from solver.solve import solve
+from stowplan import __version__
+from stowplan.arrays import FloatVector, IntVector, Mask
+
+# Of the gap that is asked for, what the relaxation may leave open.
+_RELAXED = 0.1
+_LEAST_TIME_S = 1e-3
+# A share that misses 1 by less is 1.
+_DECIDED = 1e-6
+
+
+class Search:
+    """One solve of `problem`, the program of the instance; `prices` of an earlier one by the names of its rows."""
+
+    def __init__(
+        self,
+        instance: HorizonInstance,
+        problem: MatrixProblem,
+        options: SolveOptions,
+        monitor: SolveMonitor,
+    ) -> None:
+        self._instance = instance
+        self._problem = problem
+        self._options = options
+        self._monitor = monitor
+        self._began_s, self._cpu_s = time.perf_counter(), time.process_time()
+        self._best: SolveResult | None = None
+        self.prices: Mapping[str, float] = {}
+
+    def run(self) -> SolveResult:
+        """The best plan within the gap, or as far as the time goes."""
+        found = self._instance.schedules
+        scale = float(np.abs(self._instance.cost).mean()) * len(self._instance.jobs)
+        tolerance = _RELAXED * self._options.relative_gap * scale
+        relaxed = relaxation(self._instance)
+        sifted = sift(relaxed, found.job, self._choices, self._always, tolerance, stop=self._must_stop)
+        self._note_prices(sifted.prices)
+        last, bound = self._solve(self._undecided(sifted), sifted.bound), sifted.bound
+        is_decided = last.termination in (TerminationReason.OPTIMAL, TerminationReason.INFEASIBLE)
+        if is_decided and not self._is_closed(bound):
+            last = self._solve(sifted.taken, bound)
+            is_decided = last.termination is not TerminationReason.FEASIBLE and last.limit is None
+        if is_decided and not self._is_closed(bound):
+            least = self._least_of_choices(sifted.reduced)
+            kept = least <= self._lacks(bound)
+            last = self._solve(kept, bound)
+            floor = np.inf if kept.all() else bound + float(least[~kept].min())
+            if last.termination is TerminationReason.INFEASIBLE:
+                bound = max(bound, floor) if np.isfinite(floor) else bound
+            elif last.bound is not None:
+                bound = max(bound, min(floor, last.bound))
+        return self._concluded(sifted, last, bound)
+
+    def _undecided(self, sifted: Sifted) -> Mask:
+        """(S,) schedules that were taken in, of jobs of which the relaxation has decided what they have now those with
+        that alone."""
+        choice = self._choices
+        share = np.bincount(choice, weights=sifted.point, minlength=int(choice.max(initial=-1)) + 1)[choice]
+        decided = np.bincount(self._instance.schedules.job, weights=share > 1.0 - _DECIDED) > 0
+        near = (sifted.reduced <= self._options.relative_gap * abs(sifted.bound)) | (sifted.point > 0) | self._always
+        open_ = ~decided[self._instance.schedules.job]
+        return np.asarray(sifted.taken & near & (open_ | (share > 1.0 - _DECIDED)))
+
+    @cached_property
+    def _always(self) -> Mask:
+        """(S,) schedules of which there is room for any in later intervals."""
+        found = self._instance.schedules
+        return np.asarray((found.later == NOTHING) & ((found.now == NOTHING) | (found.at > 0)))
+
+    @cached_property
+    def _choices(self) -> IntVector:
+        """(S,) a number for what a job has now, ascending."""
+        found = self._instance.schedules
+        differs = (np.diff(found.job, prepend=-1) != 0) | (np.diff(found.now, prepend=NOTHING) != 0)
+        return np.cumsum(differs) - 1
+
+    def _least_of_choices(self, reduced: FloatVector) -> FloatVector:
+        """(S,) the least reduced cost of all schedules with the same choice for the present."""
+        heads = np.flatnonzero(np.diff(self._choices, prepend=-1))
+        return np.minimum.reduceat(reduced, heads)[self._choices]
+
+    def _lacks(self, bound: float) -> float:
+        """How much dearer than the bound the best plan is; infinity without one."""
+        best = self._best
+        if best is None or best.objective is None:
+            return np.inf
+        return best.objective - bound + CROSSING_TOLERANCE * max(1.0, abs(bound))
+
+    def _solve(self, kept: Mask, bound: float) -> SolveResult:
+        """The program over the schedules `kept` (S,); its incumbents are told as points of the whole."""
+        problem, columns = restricted(self._problem, self._instance, kept)
+
+        def whole(point: FloatVector) -> FloatVector:
+            lifted = np.zeros(self._problem.num_columns)
+            lifted[columns] = point
+            return lifted
+
+        def tell(progress: Progress) -> None:
+            point = None if progress.incumbent is None else whole(progress.incumbent)
+            told = replace(progress, elapsed_s=self._elapsed_s(), bound=bound, incumbent=point)
+            self._monitor.on_progress(told)
+
+        left_s = max(_LEAST_TIME_S, self._options.time_limit_s - self._elapsed_s())
+        options = replace(
+            self._options,
+            solver="highs",
+            time_limit_s=left_s,
+            relative_gap=self._options.relative_gap * (1.0 if kept.all() else 0.5),
+            warm_start=None,
+            prices=None,
+        )
+        result = solve(problem, options, replace(self._monitor, on_progress=tell))
+        if result.incumbent is not None and result.objective is not None:
+            result = replace(result, incumbent=whole(result.incumbent))
+            if self._best is None or result.objective < (self._best.objective or np.inf):
+                self._best = result
+        return result
+
+    def _is_closed(self, bound: float) -> bool:
+        best = self._best
+        if best is None or best.objective is None:
+            return False
+        return best.objective - bound <= self._options.relative_gap * abs(best.objective)
+
+    def _concluded(self, sifted: Sifted, last: SolveResult, bound: float) -> SolveResult:
+        """What is known of the whole."""
+        statistics = replace(
+            last.statistics,
+            load_s=0.0,
+            solve_s=self._elapsed_s(),
+            solve_cpu_s=time.process_time() - self._cpu_s,
+            num_columns=self._problem.num_columns,
+            num_rows=self._problem.num_rows,
+            num_nonzeros=int(self._problem.matrix.nnz),
+        )
+        message = (
+            f"{sifted.taken.sum()} of {sifted.taken.size} schedules taken in, in {sifted.num_rounds} rounds; the last "
+            f"program had {last.statistics.num_columns} columns"
+        )
+        best = self._best
+        if best is None or best.objective is None:
+            return replace(last, bound=None if last.bound is None else bound, statistics=statistics, message=message)
+        rounding = CROSSING_TOLERANCE * max(1.0, abs(best.objective))
+        proven = self._is_closed(min(bound, best.objective) + rounding)
+        limit = None if proven else last.limit
+        return replace(
+            best,
+            termination=TerminationReason.OPTIMAL if proven else TerminationReason.FEASIBLE,
+            limit=limit,
+            bound=min(bound, best.objective),
+            statistics=statistics,
+            solver="decomposition",
+            solver_version=f"{__version__}, {last.solver} {last.solver_version}",
+            message=message,
+        )
+
+    def _note_prices(self, prices: FloatVector) -> None:
+        """Prices of GPUs, by the names of the rows."""
+        it = self._instance
+        names = (*it.sia.rows.names, *capacity_names(it))
+        of_gpus = prices[it.sia.planned.size :]
+        self.prices = {names[k]: float(of_gpus[k]) for k in np.flatnonzero(of_gpus > 0).tolist()}
+
+    def _must_stop(self) -> bool:
+        return self._monitor.canceled.is_set() or self._elapsed_s() > self._options.time_limit_s
+
+    def _elapsed_s(self) -> float:
+        return time.perf_counter() - self._began_s
