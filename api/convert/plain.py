@@ -5,7 +5,7 @@ is not plain, and say what is wrong.
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -13,28 +13,24 @@ from pydantic import ValidationError
 
 from api.convert.hashing import snapshot_id
 from api.convert.parallel_plan import slices_from_map
-from api.convert.reading import MAX_VALUES
+from api.convert.reading import refuse_many_values
 from api.schemas.compiled import compiled
-from api.schemas.performance import GoodputDoc, ThroughputTableDoc
+from api.schemas.performance import GoodputDoc, GoodputTableDoc, ThroughputTableDoc
 from api.schemas.request import PLAN_BODY, PlanBodyDoc
 from api.schemas.snapshot import SnapshotDoc
 from models.forecast.lasting import Lasting
-from models.performance.goodput.spec import (
-    BatchRange,
-    GoodputModel,
-    GoodputTable,
-    GradientStatistics,
-    Performance,
-    TableEntry,
-    ThroughputParameters,
-    ThroughputTable,
-    TypeProfile,
-)
+from models.performance.goodput.spec import GoodputModel, GoodputTable, Performance, ThroughputTable
 from models.workload import Job, Parallelism, Reservation, Snapshot
 from stowplan.errors import InputError
 from topology.cluster import Cluster, GpuType, Node, Tier
 
-_GOODPUT, _THROUGHPUTS = compiled(GoodputDoc), compiled(ThroughputTableDoc)
+_PERFORMANCES = {
+    compiled(GoodputDoc): GoodputModel,
+    compiled(ThroughputTableDoc): ThroughputTable,
+    compiled(GoodputTableDoc): GoodputTable,
+}
+# Parts of a job, as the planner has them.
+_PARTS = (("reservation", Reservation), ("parallelism", Parallelism), ("lasting", Lasting))
 # What no name has, beside what JSON forbids in texts, and escapes, behind which anything may be.
 _NOT_IN_NAMES = re.compile("[\\\\\x7f-\x9f\u2028\u2029]")
 _KEY = re.compile(rb'"\s*:')
@@ -72,8 +68,15 @@ _AS_SAID = msgspec.json.Decoder(compiled(SnapshotDoc, as_said=True))
 
 
 def plain_request(text: bytes) -> PlainRequest | None:
-    """Read a request; None when it is not plain, or anything is wrong with it."""
-    if len(text) > MAX_VALUES or not _has_plain_names(text):
+    """Read a request; None when it is not plain, or anything is wrong with it.
+
+    Raises
+    ------
+    BodyTooLargeError
+        When it holds more values than any document that is read.
+    """
+    refuse_many_values(text, "request")
+    if not _has_plain_names(text):
         return None
     try:
         request = _BODY.decode(text)
@@ -129,18 +132,22 @@ def _with_sign(found: re.Match[bytes]) -> bytes:
 
 
 def _built(document: Any) -> Snapshot:
-    values = msgspec.structs.asdict
     cluster = document.cluster
     return Snapshot(
         cluster=Cluster(
-            gpu_types=tuple(GpuType(**values(kind)) for kind in cluster.gpu_types),
+            gpu_types=_same(cluster.gpu_types, tuple[GpuType, ...]),
             nodes=tuple(map(_node, cluster.nodes)),
-            tiers=tuple(Tier(**values(tier)) for tier in cluster.tiers),
+            tiers=_same(cluster.tiers, tuple[Tier, ...]),
             minipod_tier=cluster.minipod_tier,
             core_bandwidth_fraction=cluster.core_bandwidth_fraction,
         ),
         jobs=tuple(map(_job, document.jobs)),
     )
+
+
+def _same(document: Any, kind: Any) -> Any:
+    """What is said of something, field by field, as the planner has it."""
+    return msgspec.convert(document, kind, from_attributes=True)
 
 
 def _node(document: Any) -> Node:
@@ -153,29 +160,16 @@ def _node(document: Any) -> Node:
 def _job(document: Any) -> Job:
     values = msgspec.structs.asdict(document)
     values["current"] = slices_from_map(document.current) if document.current else None
-    for name, kind in (("reservation", Reservation), ("parallelism", Parallelism), ("lasting", Lasting)):
+    for name, kind in _PARTS:
         if (part := values[name]) is not None:
-            values[name] = kind(**msgspec.structs.asdict(part))
+            values[name] = _same(part, kind)
     if document.performance is not None:
         values["performance"] = _performance(document.performance)
     return Job(**values)
 
 
 def _performance(document: Any) -> Performance:
-    values = msgspec.structs.asdict
-    if isinstance(document, _GOODPUT):
-        return GoodputModel(
-            batch=BatchRange(**values(document.batch)),
-            gradient=GradientStatistics(**values(document.gradient)),
-            profiles={name: _profile(profile) for name, profile in sorted(document.profiles.items())},
-        )
-    entries = tuple(TableEntry(**values(entry)) for entry in document.entries)
-    if isinstance(document, _THROUGHPUTS):
-        return ThroughputTable(entries=entries, batch_size=document.batch_size)
-    return GoodputTable(entries=entries)
-
-
-def _profile(document: Any) -> TypeProfile:
-    values = msgspec.structs.asdict(document)
-    values["parameters"] = ThroughputParameters(**msgspec.structs.asdict(document.parameters))
-    return TypeProfile(**values)
+    performance: Performance = _same(document, _PERFORMANCES[type(document)])
+    if isinstance(performance, GoodputModel):
+        return replace(performance, profiles=dict(sorted(performance.profiles.items())))
+    return performance
