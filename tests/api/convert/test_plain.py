@@ -77,7 +77,7 @@ _REQUEST: dict[str, Any] = {
     "parameters": {"fairness_power": -1},
     "options": {"time_limit_s": 5, "seed": 3},
 }
-_OTHERS = (
+_OTHERS: tuple[Any, ...] = (
     *(None, True, 0, -1, 1, 2.5, 1.0, -0.0, 1e16, 1e-300, 2**63, 10**30, 4096, 0.1 + 0.2),
     *("", "x", "n1", "up", "a\n", "\x7f", "\u2028", "x" * 257, '"', "1e5"),
     *([], [0], [1, 1], {}, {"n1": [0]}, {"kind": "goodput"}),
