@@ -43,6 +43,7 @@ from api.services import Services
 from api.store.database import Store
 from api.workers import reader_pool, worker_engine, worker_pool
 from solver.pool import WorkerPool
+from solver.process import LocalEngine
 from stowplan import __version__
 from stowplan.errors import ExtraMissingError
 
@@ -97,7 +98,9 @@ def create_app(settings: Settings, pool: WorkerPool | None = None, store: Store 
         with ExitStack() as stack:
             own_store = store or stack.enter_context(closing(Store(settings.database_location)))
             own_pool = pool or worker_pool(settings, stack.enter_context(worker_engine(settings))).start()
-            readers = Readers(reader_pool(settings), settings.read_s, settings.small_body_bytes)
+            # What workers elsewhere read would have to go there.
+            near = own_pool if isinstance(own_pool.engine, LocalEngine) else None
+            readers = Readers(reader_pool(settings), settings.read_s, settings.small_body_bytes, near)
             if tracing is not None:
                 stack.callback(tracing.close)
             app.state.services = Services(settings, own_store, own_pool, readers, tracing)

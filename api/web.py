@@ -70,13 +70,6 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self._state = state
 
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start; what large requests need begins to load when nobody waits for it any more."""
-        await super().startup(sockets)
-        services: Services | None = getattr(self._state, "services", None)
-        if services is not None:
-            services.readers.start()
-
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - the signature of handlers
         """Handle a signal; in a thread, because signal handlers must not wait for locks."""
         services: Services | None = getattr(self._state, "services", None)

@@ -18,6 +18,7 @@ from stowplan.errors import ExtraMissingError
 # serving process loads none of it.
 PRELOAD = ("api.plans.planning",)
 IDLE_LOAD = (
+    "api.plans.reading",
     *BACKEND_MODULES,
     *FORMULATIONS,
     "models.parallelism.planner",

@@ -161,7 +161,8 @@ COMMANDS: Mapping[str, LazyCommand] = {
         "benchmarks.service.imports:main", "Measure how long the state of a Slurm cluster takes to become a snapshot."
     ),
     "post-to-answer": LazyCommand(
-        "benchmarks.service.post_to_answer:main", "Time the way from POST to answer, split by phase."
+        "benchmarks.service.post_to_answer:main",
+        "Measure CPU between POST and answer, process by process, and the memory of an idle service.",
     ),
     "load": LazyCommand(
         "benchmarks.service.load:main",

@@ -17,6 +17,8 @@ class Worker(ABC):
 
     def __init__(self) -> None:
         self.ready = False
+        # What it has kept of its last task, as far as it has said so.
+        self.keeps: str | None = None
         self._killed = False
         self._launched = 0.0
         self._lock = threading.Lock()

@@ -31,14 +31,16 @@ class Progress:
         )
 
 
-def _ignore(_: Progress) -> None:
-    """Drop progress that nobody watches."""
+def _ignore(_: object) -> None:
+    """Drop what nobody listens to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SolveMonitor:
     """`on_progress` may be called from a solver thread; `canceled` set from any thread ends the solve early,
-    keeping the best incumbent."""
+    keeping the best incumbent. `keeps` is told the name of what this process keeps for a later task, in place of what
+    it has told before."""
 
     on_progress: Callable[[Progress], None] = _ignore
+    keeps: Callable[[str], None] = _ignore
     canceled: threading.Event = field(default_factory=threading.Event)

@@ -80,7 +80,9 @@ class Ticket:
         deadline_s: float,
         on_progress: Callable[[Progress], None] | None,
         on_start: Callable[[], None] | None,
+        wants: str | None = None,
     ) -> None:
+        self.wants = wants
         self.number = number
         self.task = task
         self.deadline_s = deadline_s
@@ -232,6 +234,8 @@ class WorkerPool:
         self._starting = nullcontext() if self.engine.starts_together else threading.Lock()
         self._queue: TaskQueue[Ticket] = TaskQueue()
         self._workers: set[Worker] = set()
+        # Those that wait for a task.
+        self._idle: set[Worker] = set()
         self._num_busy = 0
         self._num_started = 0
         self._num_workers = num_workers
@@ -322,17 +326,20 @@ class WorkerPool:
         on_start: Callable[[], None] | None = None,
         *,
         promised: bool = False,
+        at_once: bool = False,
+        wants: str | None = None,
     ) -> Ticket:
         """Queue `task`, a function `package.module:function` called as `function(argument, monitor)`.
 
         `deadline_s` counts from its start in the worker. At the deadline it is asked to stop, and killed a few
         seconds later; the last incumbent that it reported stays on the ticket. A `promised` task was accepted before:
-        it waits even where the queue is full, or no worker starts now.
+        it waits even where the queue is full, or no worker starts now. One that is to begin `at_once` never waits.
+        `wants` names what another task has kept: of the workers that wait, the one that keeps it gets the task.
 
         Raises
         ------
         QueueFullError
-            When `max_queue` tasks wait already.
+            When `max_queue` tasks wait already, or nobody can begin at once.
         WorkerError
             When the pool is closed or in trouble.
         InputError
@@ -342,7 +349,7 @@ class WorkerPool:
             raise InputError(f"deadline_s is {deadline_s}; must be finite and above 0")
         # Pickled here and now: the caller hears of what cannot be pickled, and later changes have no effect.
         data = pickle.dumps(argument, pickle.HIGHEST_PROTOCOL)
-        ticket = Ticket(next(self._numbers), task, data, deadline_s, on_progress, on_start)
+        ticket = Ticket(next(self._numbers), task, data, deadline_s, on_progress, on_start, wants)
         ticket._withdraw = lambda: self._withdraw(ticket)
         with self._changed:
             if self._closed:
@@ -351,10 +358,11 @@ class WorkerPool:
                 raise WorkerError(trouble)
             # A spare counts only when the worker before it is gone.
             idle = min(self._num_workers, sum(worker.ready for worker in self._workers)) - self._num_busy
-            if len(self._queue) >= self._max_queue + idle and not promised:
+            if len(self._queue) >= (0 if at_once else self._max_queue) + idle and not promised:
                 raise QueueFullError(f"the queue of {self._max_queue} waiting tasks is full")
             self._queue.push(ticket, ticket._submitted, deadline_s)
-            self._changed.notify()
+            # All of them, since the first that wakes may leave it to another one.
+            self._changed.notify_all()
         return ticket
 
     def _withdraw(self, ticket: Ticket) -> bool:
@@ -487,12 +495,23 @@ class WorkerPool:
     def _next_ticket(self, worker: Worker, spare: Worker | None) -> Ticket | None:
         """The next task; None when the pool closes, the worker is dead, or its spare is there."""
         with self._changed:
-            while not self._closed and worker.alive and not (spare is not None and spare.is_up):
-                if self._queue:
-                    self._num_busy += 1
-                    return self._queue.pop()
-                self._changed.wait(_IDLE_CHECK_S)
+            self._idle.add(worker)
+            try:
+                while not self._closed and worker.alive and not (spare is not None and spare.is_up):
+                    if self._queue and not self._is_for_another(worker, self._queue.first()):
+                        self._num_busy += 1
+                        return self._queue.pop()
+                    self._changed.wait(_IDLE_CHECK_S)
+            finally:
+                self._idle.remove(worker)
+            # Somebody may have left a task to it.
+            self._changed.notify_all()
         return None
+
+    def _is_for_another(self, worker: Worker, ticket: Ticket) -> bool:
+        """Whether another worker that waits keeps what the task wants, and this one does not."""
+        wanted = ticket.wants
+        return wanted not in (None, worker.keeps) and any(other.keeps == wanted for other in self._idle)
 
     def _run(self, worker: Worker, ticket: Ticket) -> bool:
         """Run one task to its end, whatever that is. Returns whether the worker can take another."""
@@ -515,13 +534,7 @@ class WorkerPool:
                 if kind == "started":
                     ticket._begin()
                     limit = time.monotonic() + ticket.deadline_s
-                elif kind == "progress":
-                    ticket._advance(content[0])
-                elif kind == "failed":
-                    ticket._fail(content[0])
-                    return True
-                else:
-                    ticket._finish(content[0])
+                elif _is_last(kind, content[0], worker, ticket):
                     return True
         except (EOFError, OSError):
             self._lost(worker, ticket)
@@ -564,6 +577,21 @@ class WorkerPool:
             return ticket._handovers < _MAX_HANDOVERS
         found_something = ticket.last_incumbent is not None
         return not (found_something or at_deadline or ticket._canceled) and ticket._attempts < self._attempts
+
+
+def _is_last(kind: str, content: Any, worker: Worker, ticket: Ticket) -> bool:
+    """Take what a worker says of its task; whether that is the last word."""
+    if kind == "progress":
+        ticket._advance(content)
+    elif kind == "keeps":
+        worker.keeps = content
+    elif kind == "failed":
+        ticket._fail(content)
+        return True
+    else:
+        ticket._finish(content)
+        return True
+    return False
 
 
 def _call(function: Callable[..., None], *arguments: object) -> None:

@@ -32,6 +32,10 @@ class TaskQueue(Generic[T]):
         """Give a task back whose turn it was."""
         heapq.heappush(self._heap, (-math.inf, next(self._numbers), task))
 
+    def first(self) -> T:
+        """The first task, which stays; IndexError when there is none."""
+        return self._heap[0][2]
+
     def pop(self) -> T:
         """Take the first task; IndexError when there is none."""
         return heapq.heappop(self._heap)[2]

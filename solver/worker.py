@@ -3,7 +3,8 @@
 The main thread runs tasks, one thread listens to the parent, one sends progress. Messages are tuples:
 
 parent -> worker   ("task", id, "package.module:function", pickled argument), ("cancel", id), ("load",), ("exit",)
-worker -> parent   ("ready",), ("started", id), ("progress", id, Progress), ("done", id, value), ("failed", id, error)
+worker -> parent   ("ready",), ("started", id), ("progress", id, Progress), ("keeps", id, name), ("done", id, value),
+                   ("failed", id, error)
 """
 
 import ctypes
@@ -117,7 +118,11 @@ def _listen(connection: Connection, inbox: _Inbox) -> None:
 
 def _run(task: _Task, outbox: "_Outbox") -> None:
     outbox.send("started", task.id)
-    monitor = SolveMonitor(on_progress=lambda progress: outbox.offer(task.id, progress), canceled=task.canceled)
+    monitor = SolveMonitor(
+        on_progress=lambda progress: outbox.offer(task.id, progress),
+        keeps=lambda name: outbox.send("keeps", task.id, name),
+        canceled=task.canceled,
+    )
     try:
         value = _resolve(task.function)(pickle.loads(task.argument), monitor)  # noqa: S301  # from our own parent
         answer = ("done", task.id, value)

@@ -9,7 +9,9 @@ from solver.pool import GRACE_S, DeadlineError, TaskCanceledError, Ticket, Worke
 _LIMIT_S = 60.0
 
 
-async def run_task(pool: WorkerPool, task: str, argument: object, limit_s: float = _LIMIT_S) -> Any:
+async def run_task(
+    pool: WorkerPool, task: str, argument: object, limit_s: float = _LIMIT_S, *, at_once: bool = False
+) -> Any:
     """Have a worker do something, and give what it returns.
 
     Parameters
@@ -18,6 +20,8 @@ async def run_task(pool: WorkerPool, task: str, argument: object, limit_s: float
         Where the function is: `module:function`, so that this process need not load it.
     limit_s
         Seconds for waiting and working together. A task that listens comes back soon after with what it has.
+    at_once
+        The task does not wait: QueueFullError when no worker is idle.
 
     Raises
     ------
@@ -26,7 +30,7 @@ async def run_task(pool: WorkerPool, task: str, argument: object, limit_s: float
     StowplanError
         What the task raises, or the pool when it takes nothing more.
     """
-    ticket = pool.submit(task, argument, limit_s)
+    ticket = pool.submit(task, argument, limit_s, at_once=at_once)
     try:
         try:
             return await _within(limit_s, ticket)

@@ -10,6 +10,7 @@ from api.reading.packed import PackedRequest
 from api.reading.texts import RequestText, reading_task, snapshot_of
 from api.schemas.comparison import COMPARISON_BODY, ComparisonResultDoc
 from api.schemas.plan import UsedOptionsDoc
+from api.store.bodies import Body
 
 READ_COMPARISON = f"{__name__}:read_comparison"
 
@@ -41,7 +42,7 @@ def read_comparison(text: RequestText) -> ReadComparison:
     options = UsedOptionsDoc.model_validate(request.options, from_attributes=True)
     hashed = options.model_copy(update={"solver": ",".join(body.solvers)})
     return ReadComparison(
-        request=PackedRequest.of(request),
+        request=PackedRequest.of(request, Body.of(source.text)),
         document=result_document(request, body.solvers),
         input_hash=input_hash(body.policy, source.id, plan.parameters, hashed),
     )

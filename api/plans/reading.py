@@ -5,14 +5,19 @@ from dataclasses import dataclass
 from api.convert.hashing import input_hash
 from api.convert.issues import issue_documents
 from api.convert.placement import placement_issues
+from api.convert.plain import plain_request
 from api.convert.reading import read_document
 from api.convert.request import check_request
-from api.reading.packed import PackedRequest
-from api.reading.texts import RequestText, measured_snapshot_of, reading_task, snapshot_of
+from api.jobs.calibrated_snapshots import MeasuredSnapshot
+from api.reading.packed import PackedRequest, keep
+from api.reading.texts import Lacking, RequestText, measured_snapshot_of, reading_task, snapshot_of
 from api.schemas.plan import UsedOptionsDoc
 from api.schemas.problem import ValidationDoc, VerificationDoc
 from api.schemas.request import PLAN_BODY, VERIFY_BODY, PlanBodyDoc
 from api.store.bodies import Body, PlanInput
+from api.store.snapshots import ResolvedSnapshot
+from models.workload import Snapshot
+from solver.monitor import SolveMonitor
 from stowplan.errors import InputError, Issue, Severity
 
 READ_PLAN = f"{__name__}:read_plan"
@@ -38,9 +43,8 @@ class ReadPlan:
     notes: tuple[Issue, ...]
 
 
-@reading_task
-def read_plan(text: RequestText) -> ReadPlan:
-    """Read and check a request for a plan.
+def read_plan(text: RequestText, monitor: SolveMonitor) -> ReadPlan | Lacking:
+    """Read and check a request for a plan; what it is for is kept for who plans next.
 
     Raises
     ------
@@ -49,29 +53,39 @@ def read_plan(text: RequestText) -> ReadPlan:
     InputError
         When the request is wrong.
     """
-    body = read_document(PLAN_BODY, text.body)
-    source = measured_snapshot_of(body.snapshot, body.policy, text)
+    found = _read_plan(text, monitor)
+    if isinstance(found, Lacking):
+        return found
+    asked, snapshot = found
+    keep(snapshot, asked.input.snapshot, monitor)
+    return asked
+
+
+@reading_task
+def _read_plan(text: RequestText) -> tuple[ReadPlan, Snapshot]:
+    body, source = _read(text)
     checked = check_request(body, source.used.snapshot, text.settings)
     request = checked.required()
     options = UsedOptionsDoc.model_validate(request.options, from_attributes=True)
-    return ReadPlan(
+    input_ = plan_input(body, source.used.text)
+    asked = ReadPlan(
         policy=body.policy,
-        request=PackedRequest.of(request),
+        request=PackedRequest.of(request, input_.snapshot),
         options=options,
-        input=plan_input(body, source.used.text),
+        input=input_,
         input_hash=input_hash(body.policy, source.used.id, body.parameters, options),
         posted_hash=input_hash(body.policy, source.posted.id, body.parameters, options),
         filled_in=source.notes,
         notes=checked.issues,
     )
+    return asked, source.used.snapshot
 
 
 @reading_task
 def validate_plan(text: RequestText) -> ValidationDoc:
     """Say everything that is wrong with a request for a plan; MalformedJsonError when the text is not JSON."""
     try:
-        body = read_document(PLAN_BODY, text.body)
-        source = measured_snapshot_of(body.snapshot, body.policy, text)
+        body, source = _read(text)
         issues = (*source.notes, *check_request(body, source.used.snapshot, text.settings).issues)
     except InputError as error:
         issues = error.issues
@@ -86,6 +100,15 @@ def verify_placement(text: RequestText) -> VerificationDoc:
     snapshot = snapshot_of(body.snapshot, text).snapshot
     violations = placement_issues(body.allocations, snapshot, body.epsilon)
     return VerificationDoc(legal=not violations, violations=issue_documents(violations))
+
+
+def _read(text: RequestText) -> tuple[PlanBodyDoc, MeasuredSnapshot]:
+    plain = plain_request(text.body)
+    if plain is not None and text.measured_jobs.isdisjoint(job.id for job in plain.snapshot.jobs):
+        said = ResolvedSnapshot(snapshot=plain.snapshot, id=plain.id, text=plain.text)
+        return plain.body, MeasuredSnapshot(posted=said, used=said)
+    body = read_document(PLAN_BODY, text.body)
+    return body, measured_snapshot_of(body.snapshot, body.policy, text)
 
 
 def plan_input(body: PlanBodyDoc, snapshot_text: str) -> PlanInput:

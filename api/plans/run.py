@@ -12,6 +12,7 @@ from api.common.asking import request_id_now
 from api.common.events import STATE, EventLog, Value
 from api.plans.outcome import PLAN_TASK
 from api.plans.termination import Termination, termination_of_error, termination_of_outcome
+from api.reading.packed import key_of
 from api.schemas.plan import PlanStatus
 from api.store.database import PlanRecord
 from models.plan import PlanRequest, PlanTask
@@ -81,6 +82,7 @@ class RunningPlan:
             on_progress=self._advance,
             on_start=self._begin,
             promised=promised,
+            wants=key_of(self.request),
         )
         with self._lock:
             self._ticket = ticket

@@ -10,6 +10,7 @@ from api.convert.hashing import input_hash, snapshot_id
 from api.convert.issues import issue_documents
 from api.convert.located import located
 from api.convert.outcome import outcome_from_document
+from api.convert.plain import plain_request
 from api.convert.reading import read_document
 from api.convert.request import check_request
 from api.convert.snapshot import snapshot_from_document
@@ -127,6 +128,9 @@ def planned(text: PlanText) -> Planned:
 
 def _stored(text: str) -> tuple[PlanBodyDoc, Snapshot]:
     """A stored request has its snapshot, and entries of its own where it has a calendar."""
+    plain = plain_request(text.encode())
+    if plain is not None:
+        return plain.body, plain.snapshot
     body = read_document(PLAN_BODY, text.encode())
     if not isinstance(body.snapshot, SnapshotDoc):
         raise TypeError("a stored request has its snapshot in it")
@@ -140,11 +144,12 @@ def _read(checked: CheckedVariant) -> ReadVariant:
     snapshot_text = checked.snapshot_text
     options = UsedOptionsDoc.model_validate(request.options, from_attributes=True)
     hash_ = input_hash(request.policy, snapshot_id(snapshot_text), checked.body.parameters, options)
+    input_ = plan_input(checked.body, snapshot_text)
     plan = ReadPlan(
         policy=request.policy,
-        request=PackedRequest.of(request),
+        request=PackedRequest.of(request, input_.snapshot),
         options=options,
-        input=plan_input(checked.body, snapshot_text),
+        input=input_,
         input_hash=hash_,
         posted_hash=hash_,
         filled_in=(),

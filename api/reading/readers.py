@@ -1,6 +1,7 @@
-"""Who reads: this process what is small, others what is large, under a limit."""
+"""Who reads: this process what is small; what is large an idle worker, which may plan it then, or another process."""
 
 import threading
+from contextlib import suppress
 from pkgutil import resolve_name
 from typing import Any
 
@@ -8,24 +9,26 @@ from starlette.concurrency import run_in_threadpool
 
 from api.common.tasks import run_task
 from solver.monitor import SolveMonitor
-from solver.pool import WorkerPool
+from solver.pool import QueueFullError, WorkerPool
+from stowplan.errors import WorkerError
 
 
 class Readers:
     """Runs tasks that read; while one does, the interpreter lock of this process is free.
 
-    Up to `small_bytes` are read here. The processes of `pool` start with the first larger text, or with `start`.
+    Up to `small_bytes` are read here. A larger text is read by one of the `workers` that plan if one is idle, else by
+    the processes of `pool`, which start with the first one: they are there while all workers solve.
     """
 
-    def __init__(self, pool: WorkerPool, limit_s: float, small_bytes: int) -> None:
+    def __init__(self, pool: WorkerPool, limit_s: float, small_bytes: int, workers: WorkerPool | None = None) -> None:
         self._pool = pool
+        self._workers = workers
         self._limit_s = limit_s
         self._small_bytes = small_bytes
         self._starting = threading.Lock()
         self._started = False
 
-    def start(self) -> None:
-        """Start the processes, if they have not been started; returns before they are ready."""
+    def _start(self) -> None:
         with self._starting:
             if not self._started:
                 self._pool.start()
@@ -49,5 +52,8 @@ class Readers:
         """
         if num_bytes <= self._small_bytes:
             return await run_in_threadpool(resolve_name(task), argument, SolveMonitor())
-        await run_in_threadpool(self.start)
+        if self._workers is not None:
+            with suppress(QueueFullError, WorkerError):
+                return await run_task(self._workers, task, argument, self._limit_s, at_once=True)
+        await run_in_threadpool(self._start)
         return await run_task(self._pool, task, argument, self._limit_s)

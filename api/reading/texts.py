@@ -260,8 +260,7 @@ def _as_posted(source: Source, found: ResolvedSnapshot) -> ResolvedSnapshot:
         _calendar_name(source) or _forecaster_name(source) or _calibration_names(source)
     ):
         return found
-    posted = source.model_dump_json()
-    return replace(found, id=snapshot_id(posted), text=posted)
+    return replace(found, id=snapshot_id(source.model_dump_json()))
 
 
 def _calendar_name(source: SnapshotDoc | SnapshotReference) -> str | None:

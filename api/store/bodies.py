@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, exists, or_
 
+from api.store.compressed import compressed
 from api.store.dialects.statements import add_new
 from api.store.tables import BODIES, CLUSTERS, PLANS, SNAPSHOTS
 
@@ -24,7 +25,7 @@ class Body:
     def of(cls, text: str) -> "Body":
         """Compress a text."""
         raw = text.encode()
-        return cls(hash=hashlib.sha256(raw).hexdigest(), num_bytes=len(raw), data=zlib.compress(raw))
+        return cls(hash=hashlib.sha256(raw).hexdigest(), num_bytes=len(raw), data=compressed(raw))
 
     @property
     def text(self) -> str:

@@ -21,7 +21,7 @@ from rich.table import Table
 
 from api.convert.snapshot import snapshot_to_document
 from benchmarks.paths import ROOT
-from benchmarks.service.process import Service, running_service
+from benchmarks.service.process import Service, running_service, settle
 from benchmarks.suite.machine import revision
 from benchmarks.suite.table import output as terminal
 from benchmarks.workloads.generators import SiaSize, sia_snapshot
@@ -30,8 +30,6 @@ _TYPES, _RUNNING, _SEED = 6, 0.7, 1
 _GPUS_PER_JOB = 10
 _WAIT_S = 60
 _LIMIT_S = 900.0
-# In a second: less is what waiting costs.
-_IDLE_CPU_S = 0.1
 _ASKER = """
 import http.client, select, sys, time
 connection, longest_s = http.client.HTTPConnection("127.0.0.1", int(sys.argv[1])), 0.0
@@ -70,7 +68,7 @@ def main(
     for name in ("jobs", "MB", "commit", "total", "accept", "all CPU", "service CPU", "health", "targets"):
         table.add_column(name, justify="right")
     for num_jobs in jobs or (1_000, 2_000, 5_000, 10_000):
-        body = _body(num_jobs)
+        body = generated_request(num_jobs)
         rounds = [[_posted(body, path) for path in checkouts] for _ in range(runs)]
         for number, path in enumerate(checkouts):
             found = [measured[number] for measured in rounds]
@@ -87,7 +85,8 @@ def main(
     terminal().print(table)
 
 
-def _body(num_jobs: int) -> bytes:
+def generated_request(num_jobs: int) -> bytes:
+    """A request for a plan of so many jobs on ten times as many GPUs."""
     size = SiaSize(num_gpus=_GPUS_PER_JOB * num_jobs, num_jobs=num_jobs, num_types=_TYPES, running=_RUNNING)
     # Fields that a checkout does not know yet would be refused.
     snapshot = snapshot_to_document(sia_snapshot(size, _SEED)).model_dump_json(exclude_defaults=True)
@@ -97,8 +96,8 @@ def _body(num_jobs: int) -> bytes:
 def _posted(body: bytes, checkout: Path) -> LargePost:
     with running_service(checkout=checkout) as service:
         # Large enough for a reader of its own.
-        _plan(service, _body(300))
-        _settle(service)
+        _plan(service, generated_request(300))
+        settle(service)
         with _asking(service) as longest_s:
             own_s, all_s = service.cpu_s()
             start_s = time.perf_counter()
@@ -112,14 +111,6 @@ def _posted(body: bytes, checkout: Path) -> LargePost:
         all_cpu_s=all_end_s - all_s,
         health_s=longest_s[0],
     )
-
-
-def _settle(service: Service) -> None:
-    """Wait until no process of the service loads anything any more."""
-    before_s, now_s = -1.0, service.cpu_s()[1]
-    while now_s - before_s > _IDLE_CPU_S:
-        time.sleep(1.0)
-        before_s, now_s = now_s, service.cpu_s()[1]
 
 
 def _plan(service: Service, body: bytes) -> Any:

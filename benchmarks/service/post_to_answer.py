@@ -1,10 +1,12 @@
-"""From POST to answer, split by phase: `python -m benchmarks post-to-answer --runs 5`.
+"""What lies between a POST and its answer: `python -m benchmarks post-to-answer --checkout ../before --checkout .`.
 
 Posts the jobs of a busy moment of Sia's Helios trace 1 (every job submitted K times on K x 64 GPUs, as its authors
-scale it) with their fitted goodput models, waits for the plan, and prints medians over the runs: the service's own
-phases, the rest of the round trip (HTTP, JSON, queue, hand-over to the worker, storing), and the share of everything
-but the solver. Also the start-up time of the service and, with `--install`, time and size of an installation
-without extras. Needs the published traces beside the checkout.
+scale it) with their fitted goodput models, and generated clusters for growth, and waits for the plan. CPU is that of
+all threads of a process from before the POST until after the answer: the service, and its workers and readers. What
+planning itself took (`timings.cpu_ms`) is taken off: the rest is the hand-over, which is received, read, checked,
+stored, sent on and back, and answered. Checkouts take turns. Also the memory of an idle service with two workers (PSS
+of all processes), the start-up time, and with `--install` time and size of an installation without extras. Needs the
+published traces beside the checkout.
 """
 
 import statistics
@@ -12,59 +14,148 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from api.convert.snapshot import snapshot_to_document
-from benchmarks.service.process import Answer, Service, running_service
+from benchmarks.paths import ROOT
+from benchmarks.rows import Row, show
+from benchmarks.service.large_posts import generated_request
+from benchmarks.service.process import (
+    Service,
+    descendants_of,
+    memory_bytes,
+    running_service,
+    settle,
+    threads_cpu_s,
+)
+from benchmarks.suite.machine import revision
 from benchmarks.workloads.published.sia_traces import fitted_snapshot
 
 _SCALES = (64, 512, 2048)
-_PHASES = ("validate", "performance", "build", "solve", "place", "verify")
+_WARM = 3
+# Behind the answer: what is written then is part of it.
+_AFTER_S = 0.2
+_LIMIT_S = 60
+_TARGET_MS = {2048: 60.0}
+_TARGET_MIB = 200.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Post:
+    """Milliseconds of one POST: wall clock until answered, CPU of the service, of all others, of planning, and wall
+    clock of the solve, which has one thread."""
+
+    wall_ms: float
+    service_ms: float
+    workers_ms: float
+    plan_ms: float
+    solve_ms: float
+
+    @property
+    def handover_ms(self) -> float:
+        """CPU of everything but planning."""
+        return self.service_ms + self.workers_ms - self.plan_ms
 
 
 def main(
-    runs: Annotated[int, typer.Option(help="Of every size.")] = 5,
-    solver: Annotated[str, typer.Option(help="Of every solve.")] = "highs",
-    gap: Annotated[float, typer.Option(help="Relative gap at which a solve ends.")] = 1e-4,
-    starts: Annotated[int, typer.Option(help="Of the service, to time its start-up.")] = 3,
+    runs: Annotated[int, typer.Option(min=1, help="Of every size.")] = 5,
+    jobs: Annotated[list[int] | None, typer.Option(help="Jobs of generated clusters, beside the trace.")] = None,
+    checkout: Annotated[
+        list[Path] | None, typer.Option(help="Measure this checkout instead; several take turns.")
+    ] = None,
     install: Annotated[bool, typer.Option("--install", help="Time an installation without extras, too.")] = False,
 ) -> None:
-    """Time the way from POST to answer, split by phase."""
-    start_s = []
-    for _ in range(starts):
-        with running_service() as service:
-            start_s.append(service.start_s)
-    print(f"start-up until /readyz: median {statistics.median(start_s):.2f} s of {starts} starts")
-    print(f"solver {solver}, gap {gap:g}, limit 60 s, 1 thread; medians of {runs} runs, ms")
-    print(f"{'GPUs':>5} {'jobs':>5} {'total':>7} {'rest':>6} " + " ".join(f"{p:>11}" for p in _PHASES) + "  not solver")
-    with running_service() as service:
-        for num_gpus in _SCALES:
-            _print_row(service, num_gpus, runs, solver, gap)
+    """Measure CPU between POST and answer, process by process, and the memory of an idle service."""
+    checkouts = [path.resolve() for path in checkout or [ROOT]]
+    bodies = [(num_gpus, _traced(num_gpus)) for num_gpus in _SCALES]
+    bodies += [(10 * num_jobs, generated_request(num_jobs)) for num_jobs in jobs or (1_000, 2_000, 5_000)]
+    idle: list[Row] = []
+    posts: list[list[list[Post]]] = []
+    for path in checkouts:
+        with running_service(checkout=path) as service:
+            settle(service)
+            idle.append(_idle_row(service, path))
+            posts.append([_posted(service, body, runs) for _, body in bodies])
+    show("idle, two workers", idle)
+    rows = [
+        _row(num_gpus, body, path, posts[number][k])
+        for k, (num_gpus, body) in enumerate(bodies)
+        for number, path in enumerate(checkouts)
+    ]
+    show(f"POST to answer, sia, medians of {runs} runs, CPU ms", rows)
     if install:
         _print_installation()
 
 
-def _print_row(service: Service, num_gpus: int, runs: int, solver: str, gap: float) -> None:
-    snapshot = fitted_snapshot(num_gpus)
-    options = f'{{"solver": "{solver}", "relative_gap": {gap}, "time_limit_s": 60}}'
-    text = f'{{"policy": "sia", "snapshot": {snapshot_to_document(snapshot).model_dump_json()}, "options": {options}}}'
-    answers = [service.call("POST", "/v1/plans", text.encode(), wait_s=60) for _ in range(runs)]
-    failed = [answer.status for answer in answers if answer.status != 200 or not answer.body["verified"]]
-    if failed:
-        raise RuntimeError(f"{num_gpus} GPUs: answers {failed} instead of verified plans")
-    phases = {name: statistics.median(_phase_ms(answer, name) for answer in answers) for name in _PHASES}
-    total = statistics.median(1e3 * answer.elapsed_s for answer in answers)
-    others = statistics.median(1 - _phase_ms(answer, "solve") / (1e3 * answer.elapsed_s) for answer in answers)
-    rest = total - sum(phases.values())
-    cells = " ".join(f"{phases[name]:11.1f}" for name in _PHASES)
-    print(f"{num_gpus:5} {len(snapshot.jobs):5} {total:7.0f} {rest:6.0f} {cells} {others:10.0%}", flush=True)
+def _traced(num_gpus: int) -> bytes:
+    # Fields that a checkout does not know yet would be refused.
+    snapshot = snapshot_to_document(fitted_snapshot(num_gpus)).model_dump_json(exclude_defaults=True)
+    return f'{{"policy": "sia", "snapshot": {snapshot}, "options": {{"time_limit_s": {_LIMIT_S}}}}}'.encode()
 
 
-def _phase_ms(answer: Answer, name: str) -> float:
-    return float(answer.body["timings"]["phases_ms"].get(name, 0.0))
+def _posted(service: Service, body: bytes, runs: int) -> list[Post]:
+    return [_post(service, body) for _ in range(_WARM + runs)][_WARM:]
+
+
+def _post(service: Service, body: bytes) -> Post:
+    own_s, others_s = _cpu_s(service)
+    answer = service.call("POST", "/v1/plans", body, wait_s=_LIMIT_S)
+    if answer.status != 200 or not answer.body["verified"]:
+        raise RuntimeError(f"answer {answer.status} instead of a verified plan: {str(answer.body)[:500]}")
+    time.sleep(_AFTER_S)
+    own_end_s, others_end_s = _cpu_s(service)
+    timings = answer.body["timings"]
+    return Post(
+        wall_ms=1e3 * answer.elapsed_s,
+        service_ms=1e3 * (own_end_s - own_s),
+        workers_ms=1e3 * (others_end_s - others_s),
+        plan_ms=timings["cpu_ms"],
+        solve_ms=timings["phases_ms"]["solve"],
+    )
+
+
+def _cpu_s(service: Service) -> tuple[float, float]:
+    return threads_cpu_s(service.pid), sum(map(threads_cpu_s, descendants_of(service.pid)))
+
+
+def _row(num_gpus: int, body: bytes, checkout: Path, posts: list[Post]) -> Row:
+    target = _TARGET_MS.get(num_gpus)
+    handover_ms = statistics.median(post.handover_ms for post in posts)
+    return {
+        "GPUs": num_gpus,
+        "MB": len(body) / 1e6,
+        "commit": _commit(checkout),
+        "wall": statistics.median(post.wall_ms for post in posts),
+        "service": statistics.median(post.service_ms for post in posts),
+        "workers": statistics.median(post.workers_ms for post in posts),
+        "planning": statistics.median(post.plan_ms for post in posts),
+        "of it solve": statistics.median(post.solve_ms for post in posts),
+        "hand-over": handover_ms,
+        "target": "" if target is None else f"{target:g}: {'met' if handover_ms <= target else 'missed'}",
+    }
+
+
+def _idle_row(service: Service, checkout: Path) -> Row:
+    own = memory_bytes(service.pid) / 2**20
+    others = [memory_bytes(pid) / 2**20 for pid in descendants_of(service.pid)]
+    mib = own + sum(others)
+    return {
+        "commit": _commit(checkout),
+        "ready s": service.start_s,
+        "service MiB": own,
+        "others MiB": ", ".join(f"{each:.0f}" for each in others),
+        "all MiB": mib,
+        "target": f"{_TARGET_MIB:g}: {'met' if mib <= _TARGET_MIB else 'missed'}",
+    }
+
+
+def _commit(checkout: Path) -> str:
+    commit, dirty = revision(checkout)
+    return commit[:8] + ("+" if dirty else "")
 
 
 def _print_installation() -> None:

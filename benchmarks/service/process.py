@@ -152,6 +152,37 @@ def _ticks_s(pid: int, first: int, end: int) -> float | None:
     return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
 
 
+def descendants_of(pid: int) -> Iterator[int]:
+    """Ids of all processes below this one."""
+    for child in children_of(pid):
+        yield child
+        yield from descendants_of(child)
+
+
+def threads_cpu_s(pid: int) -> float:
+    """CPU seconds so far of the threads that a process has now, finer than the ticks of `process_cpu_s`."""
+    spent_ns = 0
+    for stat in (_PROC / f"{pid}/task").glob("*/schedstat"):
+        # It may be gone by now.
+        with suppress(OSError):
+            spent_ns += int(stat.read_text().split()[0])
+    return spent_ns / 1e9
+
+
+def memory_bytes(pid: int) -> int:
+    """Memory that would be free without this process; of pages that several have, its share (PSS)."""
+    (line,) = (line for line in (_PROC / f"{pid}/smaps_rollup").read_text().splitlines() if line.startswith("Pss:"))
+    return int(line.split()[1]) * 1024
+
+
+def settle(service: Service, idle_s: float = 0.1) -> None:
+    """Wait until no process of the service loads anything any more."""
+    before_s, now_s = -1.0, service.cpu_s()[1]
+    while now_s - before_s > idle_s:
+        time.sleep(1.0)
+        before_s, now_s = now_s, service.cpu_s()[1]
+
+
 def children_of(pid: int) -> list[int]:
     """Ids of the child processes; none of a process that is gone."""
     try:

@@ -27,6 +27,7 @@ _GAMMA_MAX = 10.0
 _COUNT_MAX = 2**53
 _entry_key = attrgetter("gpu_type", "num_gpus", "num_nodes")
 _TIMES = ("alpha_c", "beta_c", "alpha_r", "beta_r", "alpha_n", "beta_n")
+_times_of = attrgetter(*_TIMES)
 
 
 def performance_issues(performance: Performance, pointer: str, gpu_types: Collection[str]) -> list[Issue]:
@@ -49,11 +50,26 @@ def _model_issues(model: GoodputModel, pointer: str, gpu_types: Collection[str])
     yield from _batch_issues(model.batch, f"{pointer}/batch")
     yield from _gradient_issues(model.gradient, f"{pointer}/gradient")
     yield from _empty_issues(model.profiles, f"{pointer}/profiles")
+    # Snapshots hold thousands of profiles; nearly all are sound.
+    if all(name in gpu_types and _is_sound_profile(profile) for name, profile in model.profiles.items()):
+        return
     for name, profile in model.profiles.items():
         where = f"{pointer}/profiles/{_escaped(name)}"
         yield from _type_issues(name, where, gpu_types)
         yield from _profile_issues(profile, where)
         yield from _parameter_issues(profile.parameters, f"{where}/parameters")
+
+
+def _is_sound_profile(profile: TypeProfile) -> bool:
+    """Whether `_profile_issues` and `_parameter_issues` have nothing to say about the profile."""
+    parameters = profile.parameters
+    return (
+        1 <= profile.min_local_batch <= profile.max_local_batch <= _COUNT_MAX
+        and 1 <= profile.gpus_per_replica <= _COUNT_MAX
+        and all(0 <= seconds < math.inf for seconds in _times_of(parameters))
+        and parameters.alpha_c + parameters.beta_c > 0
+        and 1 <= parameters.gamma <= _GAMMA_MAX
+    )
 
 
 def _profile_issues(profile: TypeProfile, pointer: str) -> Iterator[Issue]:

@@ -1,0 +1,175 @@
+"""Requests whose snapshot is plain values, which most large ones are: decoded, hashed and built in a few passes in C.
+
+What comes out is what `convert.reading`, `convert.snapshot` and the documents make of the same text; they read whatever
+is not plain, and say what is wrong.
+"""
+
+import re
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+from pydantic import ValidationError
+
+from api.convert.hashing import snapshot_id
+from api.convert.parallel_plan import slices_from_map
+from api.convert.reading import refuse_many_values
+from api.schemas.compiled import compiled
+from api.schemas.performance import GoodputDoc, GoodputTableDoc, ThroughputTableDoc
+from api.schemas.request import PLAN_BODY, PlanBodyDoc
+from api.schemas.snapshot import SnapshotDoc
+from models.forecast.lasting import Lasting
+from models.performance.goodput.spec import GoodputModel, GoodputTable, Performance, ThroughputTable
+from models.workload import Job, Parallelism, Reservation, Snapshot
+from stowplan.errors import InputError
+from topology.cluster import Cluster, GpuType, Node, Tier
+
+_PERFORMANCES = {
+    compiled(GoodputDoc): GoodputModel,
+    compiled(ThroughputTableDoc): ThroughputTable,
+    compiled(GoodputTableDoc): GoodputTable,
+}
+# Parts of a job, as the planner has them.
+_PARTS = (("reservation", Reservation), ("parallelism", Parallelism), ("lasting", Lasting))
+# What no name has, beside what JSON forbids in texts, and escapes, behind which anything may be.
+_NOT_IN_NAMES = re.compile("[\\\\\x7f-\x9f\u2028\u2029]")
+_KEY = re.compile(rb'"\s*:')
+_SPACES_BEFORE_COLONS = (b" :", b"\n:", b"\t:", b"\r:")
+# Texts, in which nothing is a number, and numbers with an exponent above 0.
+_LARGE = re.compile(rb'("[^"]*")|([0-9]e)([0-9])')
+_AS_ZEROS = bytes.maketrans(b"123456789", b"000000000")
+# Stands for the snapshot while the documents read the rest.
+_ELSEWHERE = b'{"snapshot_id":"-"}'
+_KEYS_ELSEWHERE = 1
+_encoded = msgspec.json.encode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlainRequest:
+    """A request for a plan; the snapshot of `body` refers to nothing: it is `snapshot`, its document with all defaults
+    as JSON is `text`, and the id of that `id`."""
+
+    body: PlanBodyDoc
+    snapshot: Snapshot
+    id: str
+    text: str
+
+
+class _Body(msgspec.Struct, forbid_unknown_fields=True):
+    policy: msgspec.Raw
+    snapshot: msgspec.Raw
+    parameters: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    options: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+_BODY = msgspec.json.Decoder(_Body)
+_DEFAULTS_FILLED = msgspec.json.Decoder(compiled(SnapshotDoc))
+_AS_SAID = msgspec.json.Decoder(compiled(SnapshotDoc, as_said=True))
+
+
+def plain_request(text: bytes) -> PlainRequest | None:
+    """Read a request; None when it is not plain, or anything is wrong with it.
+
+    Raises
+    ------
+    BodyTooLargeError
+        When it holds more values than any document that is read.
+    """
+    refuse_many_values(text, "request")
+    if not _has_plain_names(text):
+        return None
+    try:
+        request = _BODY.decode(text)
+        said, document = _AS_SAID.decode(request.snapshot), _DEFAULTS_FILLED.decode(request.snapshot)
+        request.snapshot = msgspec.Raw(_ELSEWHERE)
+        rest = _encoded(request)
+        left = _num_keys(_encoded(said)) + _num_keys(_encoded(msgspec.json.decode(rest))) - _KEYS_ELSEWHERE
+        # Of keys that are there twice the decoder keeps one.
+        if left < _num_keys(text):
+            return None
+        body = PLAN_BODY.validate_json(rest)
+        written = _written(document)
+        return PlainRequest(body=body, text=written, id=snapshot_id(written), snapshot=_built(document))
+    except (msgspec.DecodeError, ValidationError, InputError):
+        return None
+
+
+def plain_snapshot(text: bytes) -> Snapshot | None:
+    """Read the document of a snapshot as it was written here; None when it is not plain."""
+    try:
+        return _built(_DEFAULTS_FILLED.decode(text)) if _has_plain_names(text) else None
+    except msgspec.DecodeError:
+        return None
+
+
+def _has_plain_names(text: bytes) -> bool:
+    if text.isascii():
+        return b"\\" not in text and b"\x7f" not in text
+    try:
+        return _NOT_IN_NAMES.search(text.decode()) is None
+    except UnicodeDecodeError:
+        return False
+
+
+def _num_keys(text: bytes) -> int:
+    """How many keys the objects of a text without escapes have, in which a quote before a colon ends a key."""
+    num_keys = text.count(b'":')
+    if num_keys == text.count(b":") or not any(mark in text for mark in _SPACES_BEFORE_COLONS):
+        return num_keys
+    return len(_KEY.findall(text))
+
+
+def _written(document: Any) -> str:
+    text = _encoded(document)
+    if b"0e0" in text.translate(_AS_ZEROS):
+        text = _LARGE.sub(_with_sign, text)
+    return text.decode()
+
+
+def _with_sign(found: re.Match[bytes]) -> bytes:
+    """A number as the documents write it: 1e+20."""
+    return found[1] or found[2] + b"+" + found[3]
+
+
+def _built(document: Any) -> Snapshot:
+    cluster = document.cluster
+    return Snapshot(
+        cluster=Cluster(
+            gpu_types=_same(cluster.gpu_types, tuple[GpuType, ...]),
+            nodes=tuple(map(_node, cluster.nodes)),
+            tiers=_same(cluster.tiers, tuple[Tier, ...]),
+            minipod_tier=cluster.minipod_tier,
+            core_bandwidth_fraction=cluster.core_bandwidth_fraction,
+        ),
+        jobs=tuple(map(_job, document.jobs)),
+    )
+
+
+def _same(document: Any, kind: Any) -> Any:
+    """What is said of something, field by field, as the planner has it."""
+    return msgspec.convert(document, kind, from_attributes=True)
+
+
+def _node(document: Any) -> Node:
+    values = msgspec.structs.asdict(document)
+    if isinstance(document.gpus_in_use, int):
+        values["gpus_in_use"] = tuple(range(document.gpus_in_use))
+    return Node(**values)
+
+
+def _job(document: Any) -> Job:
+    values = msgspec.structs.asdict(document)
+    values["current"] = slices_from_map(document.current) if document.current else None
+    for name, kind in _PARTS:
+        if (part := values[name]) is not None:
+            values[name] = _same(part, kind)
+    if document.performance is not None:
+        values["performance"] = _performance(document.performance)
+    return Job(**values)
+
+
+def _performance(document: Any) -> Performance:
+    performance: Performance = _same(document, _PERFORMANCES[type(document)])
+    if isinstance(performance, GoodputModel):
+        return replace(performance, profiles=dict(sorted(performance.profiles.items())))
+    return performance
