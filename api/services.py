@@ -37,6 +37,7 @@ from api.store.calibrations import CalibrationStore
 from api.store.clusters import ClusterStore
 from api.store.database import Store
 from api.store.purge import Purging, Retention
+from api.store.rates import SharedRates
 from api.store.snapshots import Snapshots
 from api.tokens.service import Tokens
 from solver.pool import WorkerPool
@@ -52,6 +53,7 @@ class Services:
         self.metrics = Metrics(pool)
         self.tokens = Tokens(store, settings.token)
         self.audit = AuditLog(store)
+        self.rates = _shared_rates(settings, store)
         self.snapshots = Snapshots(store)
         self.jobs = Jobs(store)
         feedback = JobFeedback(self.jobs, store.identity)
@@ -141,3 +143,10 @@ class Services:
         plan = self.plans.plan(plan_id)
         taken_at = self.plans.taken_at(plan_id) if plan.ahead else None
         return planned_nodes(plan, job_id, taken_at or plan.times.queued)
+
+
+def _shared_rates(settings: Settings, store: Store) -> SharedRates | None:
+    """How often clients ask; None where this service alone knows that, or nobody wants to."""
+    if not (store.is_shared and settings.client_requests_per_s):
+        return None
+    return SharedRates(store, settings.client_requests_per_s, settings.client_burst)
