@@ -282,7 +282,8 @@ class _Listener:
 
     def heard(self, timeout_s: float) -> list[str]:
         """Wait for one, and give all that have come with it."""
-        raw: Any = self.connection.connection.driver_connection
+        # Behind `driver_connection` there is none once it is detached from its pool.
+        raw: Any = self.connection.connection.dbapi_connection
         if raw is None:
             raise StoreError("the database is lost: the connection is closed")
         try:
