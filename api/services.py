@@ -16,6 +16,7 @@ from api.comparisons.service import Comparisons
 from api.deployments.choice import PlannedJob
 from api.deployments.planned_jobs import planned_job
 from api.deployments.service import Deployments
+from api.deployments.sharing import DeploymentSharing
 from api.forecasts.service import Forecasters
 from api.jobs.calibrated_snapshots import MeasuredJobs
 from api.jobs.feedback import JobFeedback
@@ -57,7 +58,8 @@ class Services:
         self.snapshots = Snapshots(store)
         self.jobs = Jobs(store)
         feedback = JobFeedback(self.jobs, store.identity)
-        self.deployments = Deployments(settings, self._planned_job, feedback, self.metrics.note_run)
+        shared = DeploymentSharing(store, settings.deployments_folder) if store.is_shared else None
+        self.deployments = Deployments(settings, self._planned_job, feedback, self.metrics.note_run, shared)
         measured = MeasuredJobs(self.jobs, self.deployments.restart_cost_s)
         self.readers = readers
         self.forecasters = Forecasters(settings, store, pool)
@@ -133,7 +135,7 @@ class Services:
         return export_whole(self.plans, self.snapshots, plan_id, format_, options)
 
     def _look(self, wanted: Collection[str]) -> None:
-        for room in (self.comparisons, self.replays, self.forecasters):
+        for room in (self.comparisons, self.replays, self.forecasters, self.deployments):
             room.look(wanted)
 
     def _planned_job(self, plan_id: str, job_id: str) -> PlannedJob:

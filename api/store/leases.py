@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, delete, exists, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Select, delete, exists, func, insert, select, update
 
 from api.common.asking import caller_now
 from api.store.connection import Database
@@ -125,8 +125,7 @@ def is_waiting(database: Database) -> bool:
 
 
 def _left(database: Database, collection: str, also: Collection[str]) -> Sequence[Any]:
-    living = select(INSTANCES.c.id).where(_lives())
-    left = LEASES.c.owner.not_in(living) & (LEASES.c.owner != database.owner)
+    left = LEASES.c.owner.not_in(living()) & (LEASES.c.owner != database.owner)
     return LEASES.c.collection == collection, left | LEASES.c.resource_id.in_(also)
 
 
@@ -192,6 +191,11 @@ class Leases:
             tell(connection, self._database.owner, LOOK)
 
 
+def living() -> Select[Any]:
+    """Ids of all services that live."""
+    return select(INSTANCES.c.id).where(_lives())
+
+
 def live(connection: Connection, database: Database, room: int) -> None:
     """Say that this service lives; forget those that have been silent for long."""
     here = INSTANCES.c.id == database.owner
@@ -202,12 +206,12 @@ def live(connection: Connection, database: Database, room: int) -> None:
 
 def others(connection: Connection, collection: str) -> Others:
     """All services that live, and what of a collection they have to do."""
-    living = select(func.count(), func.coalesce(func.sum(INSTANCES.c.room), 0)).where(_lives())
+    services = select(func.count(), func.coalesce(func.sum(INSTANCES.c.room), 0)).where(_lives())
     clients = select(LEASES.c.client, func.count()).where(LEASES.c.collection == collection)
     active: Counter[str | None] = Counter()
     for client, count in connection.execute(clients.group_by(LEASES.c.client)):
         active[client] = count
-    num_services, room = connection.execute(living).one()
+    num_services, room = connection.execute(services).one()
     return Others(num_services=num_services, room=room, active=active)
 
 
