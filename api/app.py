@@ -119,7 +119,9 @@ def create_app(settings: Settings, pool: WorkerPool | None = None, store: Store 
         responses=PROBLEM_RESPONSES,
         generate_unique_id_function=lambda route: route.name,
         redirect_slashes=False,
-        # The pages that FastAPI offers load their scripts from elsewhere; `api.http.page` has one that does not.
+        # To make the document takes long, and nobody else is answered then: `api.http.page` has the one checked in.
+        openapi_url=None,
+        # The pages that FastAPI offers load their scripts from elsewhere; the one there does not.
         docs_url=None,
         redoc_url=None,
     )

@@ -16,6 +16,7 @@ from api.comparisons.service import Comparisons
 from api.deployments.choice import PlannedJob
 from api.deployments.planned_jobs import planned_job
 from api.deployments.service import Deployments
+from api.deployments.sharing import DeploymentSharing
 from api.forecasts.service import Forecasters
 from api.jobs.calibrated_snapshots import MeasuredJobs
 from api.jobs.feedback import JobFeedback
@@ -37,6 +38,7 @@ from api.store.calibrations import CalibrationStore
 from api.store.clusters import ClusterStore
 from api.store.database import Store
 from api.store.purge import Purging, Retention
+from api.store.rates import SharedRates
 from api.store.snapshots import Snapshots
 from api.tokens.service import Tokens
 from solver.pool import WorkerPool
@@ -52,10 +54,12 @@ class Services:
         self.metrics = Metrics(pool)
         self.tokens = Tokens(store, settings.token)
         self.audit = AuditLog(store)
+        self.rates = _shared_rates(settings, store)
         self.snapshots = Snapshots(store)
         self.jobs = Jobs(store)
         feedback = JobFeedback(self.jobs, store.identity)
-        self.deployments = Deployments(settings, self._planned_job, feedback, self.metrics.note_run)
+        shared = DeploymentSharing(store, settings.deployments_folder) if store.is_shared else None
+        self.deployments = Deployments(settings, self._planned_job, feedback, self.metrics.note_run, shared)
         measured = MeasuredJobs(self.jobs, self.deployments.restart_cost_s)
         self.readers = readers
         self.forecasters = Forecasters(settings, store, pool)
@@ -131,7 +135,7 @@ class Services:
         return export_whole(self.plans, self.snapshots, plan_id, format_, options)
 
     def _look(self, wanted: Collection[str]) -> None:
-        for room in (self.comparisons, self.replays, self.forecasters):
+        for room in (self.comparisons, self.replays, self.forecasters, self.deployments):
             room.look(wanted)
 
     def _planned_job(self, plan_id: str, job_id: str) -> PlannedJob:
@@ -141,3 +145,10 @@ class Services:
         plan = self.plans.plan(plan_id)
         taken_at = self.plans.taken_at(plan_id) if plan.ahead else None
         return planned_nodes(plan, job_id, taken_at or plan.times.queued)
+
+
+def _shared_rates(settings: Settings, store: Store) -> SharedRates | None:
+    """How often clients ask; None where this service alone knows that, or nobody wants to."""
+    if not (store.is_shared and settings.client_requests_per_s):
+        return None
+    return SharedRates(store, settings.client_requests_per_s, settings.client_burst)

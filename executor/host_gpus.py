@@ -5,6 +5,9 @@ from executor.run_files import Preparation
 from executor.training_job import Device
 from models.parallel_plan import Gpu
 
+# All nodes of local deployments.
+LOCALHOST = "localhost"
+
 
 def gpus_by_host(deployment: Deployment) -> frozenset[Gpu]:
     """GPUs of a deployment, by the host at which it reaches their node; of one on CPUs none."""
@@ -16,7 +19,7 @@ def gpus_by_host(deployment: Deployment) -> frozenset[Gpu]:
 def host_of(deployment: Deployment, node: str) -> str:
     """Host of a node; all nodes of a local deployment are this machine."""
     if deployment.launch.backend == "local":
-        return "localhost"
+        return LOCALHOST
     return deployment.launch.addresses.get(node, node).rpartition("@")[2]
 
 

@@ -25,6 +25,7 @@ _STATUS: Mapping[str, HTTPStatus] = {
     "forecaster_exists": HTTPStatus.CONFLICT,
     "calibration_exists": HTTPStatus.CONFLICT,
     "nothing_deployed": HTTPStatus.CONFLICT,
+    "deployment_elsewhere": HTTPStatus.CONFLICT,
     "calendar_conflict": HTTPStatus.CONFLICT,
     "reservation_final": HTTPStatus.CONFLICT,
     "precondition_failed": HTTPStatus.PRECONDITION_FAILED,
@@ -152,6 +153,12 @@ class NothingDeployedError(StowplanError):
     """The service has no folder for deployments."""
 
     code: ClassVar[str] = "nothing_deployed"
+
+
+class DeploymentElsewhereError(StowplanError):
+    """This takes the service that has the folder of the deployment."""
+
+    code: ClassVar[str] = "deployment_elsewhere"
 
 
 class CalendarConflictError(StowplanError):

@@ -26,6 +26,7 @@ from api.schemas.comparison import (
     ComparisonTimesDoc,
 )
 from api.schemas.plan import FailureDoc
+from api.store.admission import within_share
 from api.store.database import Store
 from api.store.keys import RequestKey
 from api.store.leases import Leases
@@ -55,6 +56,7 @@ class Comparisons:
         self._engine = engine
         self._turns = Turns("comparisons", settings.comparison_queue_size, self._run, self._drop)
         self._leases = Leases(store)
+        self._admit = within_share(settings, "comparisons", settings.comparison_queue_size)
         self._interrupt_left()
 
     def submit(self, asked: ReadComparison, idempotency_key: str | None = None) -> str:
@@ -88,7 +90,7 @@ class Comparisons:
             id_,
             _Active(document, SolverComparison(request, slack_s, engine=self._engine)),
             lambda: self._store.resource_of(key),
-            lambda: self._store.add_comparison(id_, document.model_dump_json(), key),
+            lambda: self._store.add_comparison(id_, document.model_dump_json(), key, self._admit),
         )
 
     def comparison(self, comparison_id: str) -> ComparisonDoc:

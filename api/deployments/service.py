@@ -6,26 +6,31 @@
 
 import errno
 import logging
+import os
 import re
 import shutil
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
 from pydantic import ValidationError
 
-from api.common.errors import DeploymentConflictError, NotFoundError, NothingDeployedError, StorageFullError
+from api.common.errors import (
+    DeploymentConflictError,
+    DeploymentElsewhereError,
+    NotFoundError,
+    NothingDeployedError,
+    StorageFullError,
+    StoreError,
+)
 from api.common.settings import Settings
-from api.common.times import time_of
-from api.convert.parallel_plan import plan_to_document
 from api.deployments.allowed import refuse_forbidden, refuse_forbidden_files, refuse_foreign_hosts
 from api.deployments.choice import (
     CLUSTERS,
-    Choice,
     PlannedJob,
     choose,
     deployment_of,
@@ -36,62 +41,34 @@ from api.deployments.choice import (
     taken_back_on_error,
 )
 from api.deployments.pointers import issue_in_request
+from api.deployments.present import DeploymentRequest, deployment_document, told_document
+from api.deployments.sharing import DeploymentSharing
 from api.jobs.feedback import JobFeedback
-from api.jobs.service import job_path
-from api.schemas.base import Document
-from api.schemas.deployment import (
-    DeadRankDoc,
-    DeploymentBody,
-    DeploymentDoc,
-    DeploymentLinksDoc,
-    DeploymentList,
-    MovementDoc,
-    PlanChoice,
-    ProjectionDoc,
-    ReconfigureBody,
-    RunDoc,
-    StallDoc,
-)
+from api.schemas.deployment import DeploymentBody, DeploymentDoc, DeploymentList, PlanChoice, ReconfigureBody
+from api.store.deployments import KnownDeployment
 from api.store.purge import DAY_S
 from executor.deployment import Deployment
-from executor.feedback.run import given_cluster, knows_a_cluster, plan_digest
+from executor.feedback.run import given_cluster
 from executor.gpu_holders import Holder, holders_of, taken_gpus
+from executor.host_gpus import gpus_by_host
 from executor.launch.agent import log_file
 from executor.launch.backends import launch_backend
-from executor.launch.base import DeadRank
-from executor.lifecycle import DeploymentState, DeploymentStatus, Phase, Run
+from executor.lifecycle import DeploymentState, Phase, Run
 from executor.records import write_text
 from executor.supervision import Supervisor
 from stowplan.errors import InputError, StowplanError
 
-DEPLOYMENTS_PATH = "/v1/deployments"
 _ADVANCE_S = 0.5
 _REQUEST = "request.json"
 _ID = re.compile(r"deployment-[\w-]+")
-_NO_CLUSTER = "nobody says how fast its GPUs are: give cluster, or plan for GPU types of the catalogue"
 _logger = logging.getLogger("stowplan.api.deployments.service")
-
-
-class _Request(Document):
-    """What is kept of the requests that made a deployment; `projections`: of its plans, by digest."""
-
-    job_id: str
-    backend: str
-    projections: Mapping[str, ProjectionDoc] = {}
-
-    def after(self, choice: Choice) -> "_Request":
-        """The same with the projection of another plan, or without one where that plan is deployed as it is."""
-        digest = plan_digest(choice.plan)
-        others = {key: value for key, value in self.projections.items() if key != digest}
-        own = {} if choice.projection is None else {digest: choice.projection}
-        return self.model_copy(update={"projections": others | own})
 
 
 class Deployments:
     """All deployments under the folder of the settings; `planned(plan_id, job_id)` finds a plan of the service.
 
     Without a folder the service deploys nothing. `feedback` gets what the ranks measure, `measured` the runs whose cost
-    has become known.
+    has become known. `sharing`: where other services use its database as well.
     """
 
     def __init__(
@@ -100,6 +77,7 @@ class Deployments:
         planned: Callable[[str, str], PlannedJob],
         feedback: JobFeedback,
         measured: Callable[[Run], None],
+        sharing: DeploymentSharing | None = None,
     ) -> None:
         self._settings = settings
         self._folder = settings.deployments_folder
@@ -107,6 +85,7 @@ class Deployments:
         self._planned = planned
         self._feedback = feedback
         self._measured = measured
+        self._sharing = sharing
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._leases: dict[str, IO[str]] = {}
@@ -143,29 +122,42 @@ class Deployments:
         folder = root / id_
         with self._lock, _room_in(root):
             self._refuse_conflicts(body, body.job_id, deployment)
-            request = _Request(job_id=body.job_id, backend=body.launch.backend).after(choice)
+            request = DeploymentRequest(job_id=body.job_id, backend=body.launch.backend).after(choice)
             try:
+                self._claim(body, id_, body.job_id, deployment)
                 folder.mkdir(parents=True)
                 write_text(folder / _REQUEST, request.model_dump_json())
                 keep_cluster(choice, folder)
-                self._supervisor(id_).deploy(deployment)
+                supervisor = self._supervisor(id_)
+                supervisor.deploy(deployment)
             except (StowplanError, OSError):
                 shutil.rmtree(folder, ignore_errors=True)
+                self._forget(id_)
                 raise
+        # Whoever is answered may ask another service next.
+        self._tell(id_, request, supervisor, supervisor.state())
         return self.deployment(id_)
 
     def deployment(self, deployment_id: str) -> DeploymentDoc:
-        """Look at a deployment; NotFoundError when there is none."""
+        """Look at a deployment, here or as another service has told of it; NotFoundError when there is none."""
+        if (told := self._elsewhere(deployment_id)) is not None:
+            return told_document(told)
         supervisor, request = self._supervisor(deployment_id), self._request(deployment_id)
         folder = self._root() / deployment_id
-        return _document(deployment_id, request, folder, supervisor, supervisor.status())
+        return deployment_document(deployment_id, request, folder, supervisor, supervisor.status())
 
     def deployments(self) -> DeploymentList:
-        """All deployments from the newest to the oldest."""
-        return DeploymentList(deployments=tuple(self._all()))
+        """All deployments from the newest to the oldest, those of other services too."""
+        if self._sharing is None:
+            return DeploymentList(deployments=tuple(self._all()))
+        here = [] if self._folder is None else self._all()
+        found = sorted((*here, *self._sharing.elsewhere()), key=lambda one: (one.runs[0].started, one.id), reverse=True)
+        return DeploymentList(deployments=tuple(found))
 
     def reconfigure(self, deployment_id: str, body: ReconfigureBody) -> DeploymentDoc:
-        """Begin to move a deployment to another plan."""
+        """Begin to move a deployment to another plan; DeploymentElsewhereError when its folder is not here."""
+        if (told := self._elsewhere(deployment_id)) is not None:
+            raise _elsewhere(told, "move it to another plan")
         request, supervisor = self._request(deployment_id), self._supervisor(deployment_id)
         folder = self._root() / deployment_id
         with self._lock, _room_in(folder):
@@ -178,6 +170,9 @@ class Deployments:
             following = present.changed_to(choice.plan)
             refuse_foreign_hosts(body, following, self._settings)
             self._refuse_conflicts(body, request.job_id, following, besides=deployment_id)
+            self._claim(
+                body, deployment_id, request.job_id, following, holders_of(_who(request, deployment_id), supervisor)
+            )
             with taken_back_on_error(folder, _REQUEST, CLUSTERS):
                 keep_cluster(choice, folder)
                 write_text(folder / _REQUEST, request.after(choice).model_dump_json())
@@ -186,7 +181,10 @@ class Deployments:
         return self.deployment(deployment_id)
 
     def stop(self, deployment_id: str) -> DeploymentDoc:
-        """Ask a deployment to write a checkpoint and end; one that is over stays as it is."""
+        """Ask a deployment to write a checkpoint and end, here or where it is; one that is over stays as it is."""
+        if self._sharing is not None and (told := self._elsewhere(deployment_id)) is not None:
+            self._sharing.ask_stop(deployment_id)
+            return self.deployment(deployment_id) if not told.is_over else told_document(told)
         self._request(deployment_id)
         with self._lock, _room_in(self._root() / deployment_id):
             self._supervisor(deployment_id).stop()
@@ -199,8 +197,10 @@ class Deployments:
         ------
         NotFoundError
             When there is no such run or rank.
+        DeploymentElsewhereError
+            When its folder cannot be read here.
         """
-        supervisor = self._supervisor(deployment_id)
+        supervisor = self._readable(deployment_id)
         number = supervisor.training_run() if run is None else run
         try:
             plan = supervisor.deployment(number).plan
@@ -214,16 +214,28 @@ class Deployments:
 
     def is_log_complete(self, deployment_id: str, log: Path) -> bool:
         """Whether nothing will be written to what `log` gave: the deployment is over, or a later run trains."""
-        supervisor = self._supervisor(deployment_id)
+        supervisor = self._readable(deployment_id)
         earlier = (supervisor.folder(number) for number in range(1, supervisor.training_run()))
         return supervisor.state().phase.final or any(log.is_relative_to(folder) for folder in earlier)
 
     def restart_cost_s(self, job_id: str) -> float | None:
         """The newest measured cost of a change of plan of a job; None where none was measured."""
+        if self._sharing is not None:
+            return self._sharing.restart_cost_s(job_id)
         if self._folder is None:
             return None
         costs = (state.change_cost_s for _, state in self._known(job_id))
         return next((cost_s for cost_s in costs if cost_s is not None), None)
+
+    def look(self, wanted: Collection[str]) -> None:
+        """Stop what others have asked the service to stop that looks after it."""
+        for id_ in set(wanted).intersection(self._ids() if self._folder is not None else ()):
+            try:
+                if self._supervisor(id_).state().phase is not Phase.STOPPING:
+                    self.stop(id_)
+            except (StowplanError, OSError) as error:
+                # It is asked for again.
+                _logger.warning("%s cannot be stopped: %s", id_, error)
 
     def purge(self) -> None:
         """Remove folders of deployments that have been over for as long as they are kept."""
@@ -236,6 +248,7 @@ class Deployments:
                 if over_s > self._keep_s and self._supervisor(id_).state().phase.final:
                     _logger.info("%s has been over for %.0f days and is removed", folder, over_s / DAY_S)
                     shutil.rmtree(folder)
+                    self._forget(id_)
             except (StowplanError, OSError) as error:
                 _logger.warning("%s cannot be removed: %s", folder, error)
 
@@ -247,11 +260,15 @@ class Deployments:
 
     def _look_after(self) -> None:
         """Advance every deployment that is not over, until closed."""
-        rest_s = _ADVANCE_S
+        rest_s, is_told = _ADVANCE_S, False
         while not self._closing.wait(rest_s):
             rest_s = _ADVANCE_S
             try:
-                for id_ in self._ids():
+                ids = self._ids()
+                if self._sharing is not None and not is_told:
+                    self._sharing.forget_all_but(ids)
+                    is_told = True
+                for id_ in ids:
                     rest_s = min(rest_s, self._advance(id_))
             except Exception:
                 # Nobody else looks after them: the next round may find what is wrong now in order.
@@ -265,12 +282,31 @@ class Deployments:
             supervisor = self._supervisor(id_)
             state = supervisor.advance()
             self._keep_lease(id_, supervisor, state.phase)
-            self._feedback.read(self._request(id_).job_id, self._root() / id_)
+            request = self._request(id_)
+            if self._tell(id_, request, supervisor, state):
+                self._feedback.read(request.job_id, self._root() / id_)
             return supervisor.rest_s(state)
         except Exception:
             # One broken folder must not keep the others from being looked after.
             _logger.exception("%s cannot be looked after", id_)
             return _ADVANCE_S
+
+    def _tell(self, id_: str, request: DeploymentRequest, supervisor: Supervisor, state: DeploymentState) -> bool:
+        """Tell other services of a deployment; whether none of them looks after it as well."""
+        if self._sharing is None:
+            return True
+
+        def look() -> tuple[DeploymentDoc, Sequence[Holder]]:
+            document = deployment_document(id_, request, self._root() / id_, supervisor, supervisor.status())
+            return document, () if state.phase.final else tuple(holders_of(_who(request, id_), supervisor))
+
+        return self._sharing.tell(id_, state, look)
+
+    def _forget(self, id_: str) -> None:
+        if self._sharing is not None:
+            with suppress(StoreError):
+                # Else it is forgotten when the service starts.
+                self._sharing.forget(id_)
 
     def _keep_lease(self, id_: str, supervisor: Supervisor, phase: Phase) -> None:
         """Hold the lease of a deployment until it is over, so that no command looks after it, too."""
@@ -292,12 +328,37 @@ class Deployments:
                 if other == job_id:
                     detail = f"job {job_id} is deployed already as {id_}; reconfigure or stop that one"
                     raise DeploymentConflictError(detail)
-                holders += holders_of(f"job {other!r} ({id_})", supervisor)
+                holders += holders_of(_who(self._request(id_), id_), supervisor)
             except (InputError, NotFoundError) as error:
                 _logger.warning("%s cannot be read: %s", id_, error)
-        taken = [issue_in_request(asked, issue) for issue in taken_gpus(deployment, holders)]
-        if taken:
-            raise DeploymentConflictError(f"{taken[0].detail}; stop or reconfigure that deployment first", taken)
+        _refuse_taken(asked, deployment, holders)
+
+    def _claim(
+        self, asked: PlanChoice, id_: str, job_id: str, deployment: Deployment, present: Iterable[Holder] = ()
+    ) -> None:
+        """Have a deployment before it starts or changes, where others share the database; see `_refuse_conflicts`.
+
+        `present`: what it has already, and keeps until the change is over.
+        """
+        sharing = self._sharing
+        if sharing is None:
+            return
+
+        def refuse(others: Iterable[KnownDeployment]) -> None:
+            holders: list[Holder] = []
+            for other in others:
+                told = other.told
+                if told.job_id == job_id:
+                    beside = "" if other.is_there else ", whose service is gone"
+                    detail = (
+                        f"job {job_id} is deployed already as {told.id} on {told.host}{beside}; stop that one first"
+                    )
+                    raise DeploymentConflictError(detail)
+                holders += sharing.gpus_elsewhere(other)
+            _refuse_taken(asked, deployment, holders)
+
+        wanted = Holder(gpus=gpus_by_host(deployment), what=f"is used by job {job_id!r} ({id_})")
+        sharing.claim(id_, job_id, (*present, wanted), refuse)
 
     def _all(self) -> Iterator[DeploymentDoc]:
         """Every deployment that can be read, newest first."""
@@ -323,17 +384,37 @@ class Deployments:
         folders = sorted(path.parent for path in self._root().glob("deployment-*/state.json"))
         return [folder.name for folder in folders if (folder / _REQUEST).exists()]
 
+    def _elsewhere(self, deployment_id: str) -> KnownDeployment | None:
+        """What another service has told of a deployment whose folder is not here."""
+        is_here = self._folder is not None and _ID.fullmatch(deployment_id) and (self._folder / deployment_id).exists()
+        return None if is_here or self._sharing is None else self._sharing.known(deployment_id)
+
+    def _readable(self, deployment_id: str) -> Supervisor:
+        """What knows the folder of a deployment, also in that of another service on this machine."""
+        told = self._elsewhere(deployment_id)
+        if told is None or self._sharing is None:
+            return self._supervisor(deployment_id)
+        document = told_document(told)
+        # That of its newest run.
+        root = Path(document.folder).parents[1]
+        if not self._sharing.is_on_this_host(told) or not os.access(root / _REQUEST, os.R_OK):
+            raise _elsewhere(told, "read what its ranks print")
+        return Supervisor(root, launch_backend(document.backend))
+
     def _supervisor(self, deployment_id: str) -> Supervisor:
         backend = launch_backend(self._request(deployment_id).backend)
         return Supervisor(self._root() / deployment_id, backend, measured=self._measured)
 
-    def _request(self, deployment_id: str) -> _Request:
-        root, missing = self._root(), f"there is no deployment {deployment_id!r}"
+    def _request(self, deployment_id: str) -> DeploymentRequest:
+        missing = f"there is no deployment {deployment_id!r}"
+        if self._folder is None and self._sharing is not None:
+            raise NotFoundError(missing)
+        root = self._root()
         # An id is the name of a folder, not a way to one.
         if not _ID.fullmatch(deployment_id):
             raise NotFoundError(missing)
         try:
-            return _Request.model_validate_json((root / deployment_id / _REQUEST).read_text())
+            return DeploymentRequest.model_validate_json((root / deployment_id / _REQUEST).read_text())
         except (OSError, ValidationError) as error:
             raise NotFoundError(missing) from error
 
@@ -341,6 +422,21 @@ class Deployments:
         if self._folder is None:
             raise NothingDeployedError("this service deploys nothing; start it with --deployments FOLDER")
         return self._folder
+
+
+def _who(request: DeploymentRequest, id_: str) -> str:
+    return f"job {request.job_id!r} ({id_})"
+
+
+def _refuse_taken(asked: PlanChoice, deployment: Deployment, holders: Sequence[Holder]) -> None:
+    taken = [issue_in_request(asked, issue) for issue in taken_gpus(deployment, holders)]
+    if taken:
+        raise DeploymentConflictError(f"{taken[0].detail}; stop or reconfigure that deployment first", taken)
+
+
+def _elsewhere(known: KnownDeployment, what: str) -> DeploymentElsewhereError:
+    told = known.told
+    return DeploymentElsewhereError(f"{told.id} is on {told.host}: ask the service there with its folder to {what}")
 
 
 @contextmanager
@@ -356,63 +452,3 @@ def _room_in(folder: Path) -> Iterator[None]:
             raise
         detail = f"{folder} cannot be written: {cause.strerror}; make room, or deploy to another folder"
         raise StorageFullError(detail) from error
-
-
-def _document(
-    id_: str, request: _Request, folder: Path, supervisor: Supervisor, status: DeploymentStatus
-) -> DeploymentDoc:
-    state, present = status.state, supervisor.deployment()
-    dead_run, dead = _dead(status)
-    path = f"{DEPLOYMENTS_PATH}/{id_}"
-    return DeploymentDoc(
-        id=id_,
-        job_id=request.job_id,
-        phase=state.phase,
-        detail=state.detail,
-        run_state=status.run.state,
-        run_detail=status.run.detail,
-        unavailable_nodes=status.run.unavailable,
-        plan=plan_to_document(present.plan),
-        notation=present.plan.notation(),
-        projection=request.projections.get(plan_digest(present.plan)),
-        step=status.step,
-        num_steps=present.training.num_steps,
-        synthetic_data=not present.training.sources and present.launch.program is None,
-        loss=status.loss,
-        step_s=status.step_s,
-        not_measured=None if knows_a_cluster(folder) else _NO_CLUSTER,
-        runs=tuple(_run(run) for run in state.runs),
-        dead=tuple(DeadRankDoc.model_validate(rank, from_attributes=True) for rank in dead),
-        dead_run=dead_run,
-        restart_cost_s=state.change_cost_s,
-        change_costs_s=dict(state.costs_s),
-        backend=request.backend,
-        time_limit_s=present.launch.run_limit_s,
-        folder=str(supervisor.folder(state.current.number)),
-        links=DeploymentLinksDoc(
-            self=path, logs=f"{path}/logs", job_performance=f"{job_path(request.job_id)}/performance"
-        ),
-    )
-
-
-def _dead(status: DeploymentStatus) -> tuple[int | None, tuple[DeadRank, ...]]:
-    """The ranks that broke the newest run, or else the run before that broke last, and which run that was."""
-    fault = status.state.fault
-    if status.run.dead:
-        return status.state.current.number, status.run.dead
-    return (fault.run, fault.dead) if fault is not None and fault.dead else (None, ())
-
-
-def _run(run: Run) -> RunDoc:
-    return RunDoc(
-        number=run.number,
-        plan=run.plan,
-        cause=run.cause,
-        started=time_of(run.started_at_s),
-        from_step=run.from_step,
-        cost_s=run.cost_s,
-        stall=None if run.stall is None else StallDoc.model_validate(run.stall, from_attributes=True),
-        change=run.change,
-        movement=None if run.movement is None else MovementDoc.model_validate(run.movement, from_attributes=True),
-        detail=run.detail,
-    )

@@ -1,5 +1,6 @@
 """Forecasters: one is trained at a time, beside the plans and in a process of its own; a few may wait."""
 
+import json
 import logging
 import threading
 import time
@@ -10,7 +11,7 @@ from typing import Any, cast
 
 from starlette.concurrency import run_in_threadpool
 
-from api.common.errors import ForecasterExistsError, NoOutcomeError, NotFoundError, ShuttingDownError
+from api.common.errors import NoOutcomeError, NotFoundError, ShuttingDownError
 from api.common.events import EventLog
 from api.common.pages import page_of
 from api.common.settings import Settings
@@ -42,6 +43,7 @@ from api.schemas.forecast_answer import (
     ForecasterTimesDoc,
 )
 from api.schemas.plan import FailureDoc
+from api.store.admission import within_share
 from api.store.database import Store
 from api.store.forecasters import ForecasterStore
 from api.store.keys import RequestKey
@@ -75,6 +77,7 @@ class Forecasters:
         self._pool = pool
         self._turns = Turns("forecasters", settings.training_queue_size, self._run, self._drop)
         self._leases = Leases(store)
+        self._admit = within_share(settings, "forecasters", settings.training_queue_size)
         self._interrupt_left()
 
     def submit(self, asked: ReadForecaster, idempotency_key: str | None = None) -> str:
@@ -111,7 +114,7 @@ class Forecasters:
         return self._turns.admit(
             asked.name,
             _Active(document, asked.trace),
-            lambda: self._known(asked.name, key),
+            lambda: self._store.name_of(key),
             lambda: self._keep(document, key),
         )
 
@@ -218,21 +221,8 @@ class Forecasters:
             raise NoOutcomeError(f"forecaster {name!r} is {self.forecaster(name).status.value}: it has learned nothing")
         return text
 
-    def _known(self, name: str, key: RequestKey | None) -> str | None:
-        """The name of what came of the same request; ForecasterExistsError when another one has it.
-
-        One that was interrupted leaves its name.
-        """
-        known, there = self._store.name_of(key), self._store.document(name)
-        if known is not None or there is None:
-            return known
-        if ForecasterDoc.model_validate_json(there).status is not ForecasterStatus.INTERRUPTED:
-            raise ForecasterExistsError(f"there is a forecaster {name!r}; delete it, or take another name")
-        self._store.delete(name)
-        return None
-
     def _keep(self, document: ForecasterDoc, key: RequestKey | None) -> None:
-        self._store.add(document.name, document.model_dump_json(), key)
+        self._store.add(document.name, document.model_dump_json(), key, self._admit, _leaves_its_name)
 
     def _interrupt_left(self) -> None:
         for text in self._store.take_up():
@@ -330,6 +320,10 @@ def _ended(
         values["links"] = document.links.model_copy(update={**links, **figures})
         values |= {name: getattr(trained, name) for name in ("digest", "origin_s", "trained_until_s")}
     return document.model_copy(update=values)
+
+
+def _leaves_its_name(document: str) -> bool:
+    return bool(json.loads(document)["status"] == ForecasterStatus.INTERRUPTED)
 
 
 def _no_forecaster(name: str) -> NotFoundError:

@@ -33,7 +33,7 @@ class CallerMiddleware:
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app = app
         self._per_s, self._burst = settings.client_requests_per_s, settings.client_burst
-        # As many as there are names of clients: these come from the list of tokens.
+        # Where no other service counts as well; as many as there are names of clients, which the list of tokens has.
         self._buckets: dict[str, TokenBucket] = {}
         self._strangers = TokenBucket(_STRANGERS_PER_S, _STRANGERS_AT_ONCE)
 
@@ -49,7 +49,7 @@ class CallerMiddleware:
         try:
             tokens = services.tokens
             asking.caller = await run_in_threadpool(tokens.caller, given) if tokens.asked else tokens.caller(given)
-            if wait_s := self._wait_s(asking.caller.client):
+            if wait_s := await self._wait_s(services, asking.caller.client):
                 headers = {"Retry-After": str(math.ceil(wait_s))}
                 raise RateLimitedError(
                     f"{asking.caller.client} may send {self._per_s:g} requests a second, and {self._burst} at once; "
@@ -64,9 +64,11 @@ class CallerMiddleware:
             return
         await self._app(scope, receive, told.send)
 
-    def _wait_s(self, client: str) -> float:
+    async def _wait_s(self, services: Services, client: str) -> float:
         if not self._per_s:
             return 0.0
+        if services.rates is not None:
+            return await run_in_threadpool(services.rates.wait_s, client)
         if client not in self._buckets:
             self._buckets[client] = TokenBucket(self._per_s, self._burst)
         return self._buckets[client].wait_s()

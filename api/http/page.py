@@ -1,10 +1,12 @@
-"""The page at `/ui` and the documentation at `/docs`: files of ours, which load nothing from elsewhere.
+"""The page at `/ui`, the documentation at `/docs` and its `/openapi.json`: files of ours, which load nothing from
+elsewhere.
 
 They hold no data. What the page shows it asks for under /v1, with the token of whoever looks at it.
 """
 
 import os
 from collections.abc import Mapping, Sequence
+from importlib.resources import files
 
 from fastapi import FastAPI
 from starlette.requests import Request
@@ -46,7 +48,13 @@ class _Files(StaticFiles):
 
 
 def install_pages(app: FastAPI) -> None:
-    """Serve both."""
+    """Serve all of them."""
+    document = (files(_API) / "openapi.json").read_bytes()
+
+    async def openapi(request: Request) -> Response:  # noqa: ARG001 - the protocol of Starlette
+        return Response(document, media_type="application/json", headers={"Cache-Control": "no-cache"})
+
+    app.add_route("/openapi.json", openapi, methods=["GET"], include_in_schema=False)
     for path, packages, policy in (
         ("/ui", [(_API, "ui")], _PAGE_POLICY),
         ("/docs", [(_API, "docs"), ("fastapi_swagger", "resources")], _DOCS_POLICY),

@@ -26,7 +26,6 @@ from api.common.metrics import Metrics
 from api.common.settings import Settings
 from api.common.unstored import UnstoredEnds
 from api.convert.reading import MalformedJsonError
-from api.plans.admission import refuse_too_many
 from api.plans.present import plan_document, plan_list
 from api.plans.reading import READ_PLAN, ReadPlan
 from api.plans.run import RunningPlan
@@ -35,6 +34,7 @@ from api.plans.termination import Termination, final_record
 from api.plans.traces import NoTraces, PlanTraces
 from api.reading.requests import RequestReader
 from api.schemas.plan import FailureDoc, PlanDoc, PlanList, PlanStatus, TimingsDoc
+from api.store.admission import refuse_too_many
 from api.store.database import LeftBehind, NewPlan, PlanRecord, Store
 from api.store.leases import Leases, Others
 from solver.pool import WorkerPool

@@ -30,6 +30,7 @@ from api.schemas.replay_answer import (
     ReplaySummary,
     ReplayTimesDoc,
 )
+from api.store.admission import within_share
 from api.store.database import Store
 from api.store.keys import RequestKey
 from api.store.leases import Leases
@@ -57,6 +58,7 @@ class Replays:
         self._engine = engine
         self._turns = Turns("replays", settings.replay_queue_size, self._run, self._drop)
         self._leases = Leases(store)
+        self._admit = within_share(settings, "replays", settings.replay_queue_size)
         # Events of those that another service has; they come together, at the end.
         self._followed: dict[str, EventLog] = {}
         self._interrupt_left()
@@ -107,7 +109,7 @@ class Replays:
             id_,
             ActiveReplays(document, running, partial(self._keep_result, id_)),
             lambda: self._store.resource_of(key),
-            lambda: self._store.add(id_, document.model_dump_json(), asked.cluster, key),
+            lambda: self._store.add(id_, document.model_dump_json(), asked.cluster, key, self._admit),
         )
 
     def replays(self, replays_id: str) -> ReplayDoc:

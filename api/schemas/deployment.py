@@ -428,8 +428,10 @@ class DeploymentDoc(Document):
     backend: str
     time_limit_s: float | None
     """After this long the scheduler ends a run (`launch.time_limit_s`); null where there is no scheduler."""
+    host: str
+    """Machine of the service that looks after it."""
     folder: str
-    """On the machine of the service; README.txt in it says how to start it by hand."""
+    """On that machine; README.txt in it says how to start it by hand."""
     links: DeploymentLinksDoc
 
 

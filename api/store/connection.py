@@ -99,6 +99,13 @@ class Database:
         with self._failing("listened to"), self._dialect.listening() as listener:
             yield listener
 
+    @contextmanager
+    def aside(self) -> Iterator[Connection]:
+        """A connection that writes each statement by itself, beside `writing`, for what may be lost when the server
+        crashes; of shared databases only."""
+        with self._failing("written"), self._dialect.aside() as connection:
+            yield connection
+
     def return_pages(self, num_pages: int) -> bool:
         """Give up to so many pages that nothing is in back to the disk; whether there are more."""
         with self._write_lock, self._failing("written"):

@@ -22,6 +22,7 @@ from api.store.leases import (
     is_left,
     is_waiting,
     lease,
+    lease_turn,
     others,
     take_over,
     take_waiting,
@@ -143,7 +144,7 @@ class Store(Database):
         with self.writing() as connection:
             known = [_known_plan(connection, plan) for plan in new]
             if None in known:
-                admit(known.count(None), others(connection))
+                admit(known.count(None), others(connection, PLANS_LEASES))
             for plan, id_ in zip(new, known, strict=True):
                 if id_ is None:
                     self._insert_plan(connection, plan)
@@ -274,12 +275,18 @@ class Store(Database):
         with self.reading() as connection:
             return resource_of(connection, request)
 
-    def add_comparison(self, comparison_id: str, document: str, request: RequestKey | None = None) -> None:
-        """Insert a comparison that is not final; `document` is JSON text."""
+    def add_comparison(
+        self,
+        comparison_id: str,
+        document: str,
+        request: RequestKey | None = None,
+        admit: Callable[[Others], None] = lambda _: None,
+    ) -> None:
+        """Insert a comparison that is not final, unless `admit` refuses it; `document` is JSON text."""
         with self.writing() as connection:
             note_change(connection, comparison_id)
             keep_key(connection, request, comparison_id)
-            lease(connection, self, comparison_id, COMPARISONS.name)
+            lease_turn(connection, self, comparison_id, COMPARISONS.name, admit)
             connection.execute(insert(COMPARISONS).values(id=comparison_id, final=False, document=document))
 
     def finish_comparison(self, comparison_id: str, document: str, *, is_interrupted: bool) -> None:

@@ -1,11 +1,14 @@
 """Forecasters in the database, by name."""
 
-from sqlalchemy import insert, select, update
+from collections.abc import Callable
 
+from sqlalchemy import delete, insert, select, update
+
+from api.common.errors import ForecasterExistsError
 from api.store.audit import note_change
 from api.store.database import Store
 from api.store.keys import RequestKey, forget_key, keep_key
-from api.store.leases import end_lease, is_left, lease, take_over
+from api.store.leases import Others, end_lease, is_left, lease_turn, take_over
 from api.store.named import NamedStore
 from api.store.tables import FORECASTERS
 
@@ -20,12 +23,35 @@ class ForecasterStore(NamedStore):
         """As what one that is not final is leased."""
         return self._prefix + name
 
-    def add(self, name: str, document: str, request: RequestKey | None = None) -> None:
-        """Insert a forecaster that is not final."""
+    def add(
+        self,
+        name: str,
+        document: str,
+        request: RequestKey | None = None,
+        admit: Callable[[Others], None] = lambda _: None,
+        may_replace: Callable[[str], bool] = lambda _: False,
+    ) -> None:
+        """Insert a forecaster that is not final, unless `admit` refuses it.
+
+        Parameters
+        ----------
+        may_replace
+            Says of the document of one that has the name whether it leaves it.
+
+        Raises
+        ------
+        ForecasterExistsError
+            When another one keeps the name.
+        """
         with self._store.writing() as connection:
             note_change(connection, name)
             keep_key(connection, request, self._prefix + name)
-            lease(connection, self._store, self.lease_id(name), FORECASTERS.name)
+            # In this transaction: another service may have been asked for the same name at the same moment.
+            there = connection.scalar(select(FORECASTERS.c.document).where(FORECASTERS.c.name == name))
+            if there is not None and not may_replace(there):
+                raise ForecasterExistsError(f"there is a forecaster {name!r}; delete it, or take another name")
+            connection.execute(delete(FORECASTERS).where(FORECASTERS.c.name == name))
+            lease_turn(connection, self._store, self.lease_id(name), FORECASTERS.name, admit)
             connection.execute(insert(FORECASTERS).values(name=name, final=False, document=document))
 
     def finish(

@@ -6,12 +6,13 @@ transaction: an end is written once. All times are those of the database's clock
 """
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, delete, exists, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Select, delete, exists, func, insert, select, update
 
+from api.common.asking import caller_now
 from api.store.connection import Database
 from api.store.dialects.statements import Now, tell
 from api.store.tables import INSTANCES, LEASES
@@ -36,9 +37,10 @@ class Lease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Others:
-    """All services that live, this one included: for how many plans they have room; plans that run or wait by
-    client."""
+    """All services that live, this one included, as far as the database knows any: for how many plans they have room;
+    what of one collection runs or waits, by client."""
 
+    num_services: int
     room: int
     active: Counter[str | None]
 
@@ -58,6 +60,14 @@ def lease(
     flags = {"wants_end": False, "is_begun": False}
     known = {**values, **counts, **flags, "client": client, "due_s": due_s}
     connection.execute(insert(LEASES).values(**known, since_s=Now()))
+
+
+def lease_turn(
+    connection: Connection, database: Database, resource_id: str, collection: str, admit: Callable[[Others], None]
+) -> None:
+    """Have something new that waits for its turn here, for the client that asks; `admit` may refuse it, by raising."""
+    admit(others(connection, collection))
+    lease(connection, database, resource_id, collection, client=caller_now().client)
 
 
 def end_lease(connection: Connection, database: Database, resource_id: str, epoch: int | None = None) -> bool:
@@ -115,8 +125,7 @@ def is_waiting(database: Database) -> bool:
 
 
 def _left(database: Database, collection: str, also: Collection[str]) -> Sequence[Any]:
-    living = select(INSTANCES.c.id).where(INSTANCES.c.seen_at_s > Now() - SILENT_S)
-    left = LEASES.c.owner.not_in(living) & (LEASES.c.owner != database.owner)
+    left = LEASES.c.owner.not_in(living()) & (LEASES.c.owner != database.owner)
     return LEASES.c.collection == collection, left | LEASES.c.resource_id.in_(also)
 
 
@@ -153,9 +162,8 @@ class Leases:
 
     def num_living(self) -> int:
         """How many services live that use the database."""
-        living = INSTANCES.c.seen_at_s > Now() - SILENT_S
         with self._database.reading() as connection:
-            return connection.scalar(select(func.count()).select_from(INSTANCES).where(living)) or 0
+            return connection.scalar(select(func.count()).select_from(INSTANCES).where(_lives())) or 0
 
     def ask_end(self, resource_id: str) -> bool:
         """Ask the service that has it to end it; False where nobody else has."""
@@ -183,6 +191,11 @@ class Leases:
             tell(connection, self._database.owner, LOOK)
 
 
+def living() -> Select[Any]:
+    """Ids of all services that live."""
+    return select(INSTANCES.c.id).where(_lives())
+
+
 def live(connection: Connection, database: Database, room: int) -> None:
     """Say that this service lives; forget those that have been silent for long."""
     here = INSTANCES.c.id == database.owner
@@ -191,11 +204,16 @@ def live(connection: Connection, database: Database, room: int) -> None:
         connection.execute(delete(INSTANCES).where(INSTANCES.c.seen_at_s < Now() - 10 * SILENT_S))
 
 
-def others(connection: Connection) -> Others:
-    """All services that live, as far as the database knows any, and what they have to do."""
-    room = select(func.coalesce(func.sum(INSTANCES.c.room), 0)).where(INSTANCES.c.seen_at_s > Now() - SILENT_S)
-    clients = select(LEASES.c.client, func.count()).where(LEASES.c.collection == PLANS_LEASES)
+def others(connection: Connection, collection: str) -> Others:
+    """All services that live, and what of a collection they have to do."""
+    services = select(func.count(), func.coalesce(func.sum(INSTANCES.c.room), 0)).where(_lives())
+    clients = select(LEASES.c.client, func.count()).where(LEASES.c.collection == collection)
     active: Counter[str | None] = Counter()
     for client, count in connection.execute(clients.group_by(LEASES.c.client)):
         active[client] = count
-    return Others(room=connection.execute(room).scalar_one(), active=active)
+    num_services, room = connection.execute(services).one()
+    return Others(num_services=num_services, room=room, active=active)
+
+
+def _lives() -> ColumnElement[bool]:
+    return INSTANCES.c.seen_at_s > Now() - SILENT_S

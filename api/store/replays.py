@@ -1,6 +1,6 @@
 """Replays in the database: each is written when it has ended, so that no crash takes it away."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import (
@@ -13,7 +13,7 @@ from sqlalchemy import (
 from api.store.audit import note_change, note_deletion
 from api.store.database import Store
 from api.store.keys import RequestKey, forget_key, keep_key
-from api.store.leases import end_lease, forget_lease, is_left, lease, take_over
+from api.store.leases import Others, end_lease, forget_lease, is_left, lease_turn, take_over
 from api.store.listing import listed
 from api.store.tables import REPLAYS, RESULTS
 
@@ -36,12 +36,19 @@ class ReplayStore:
         """As `Store.resource_of`."""
         return self._store.resource_of(request)
 
-    def add(self, id_: str, document: str, cluster: str, request: RequestKey | None = None) -> None:
-        """Insert replays that are not final."""
+    def add(
+        self,
+        id_: str,
+        document: str,
+        cluster: str,
+        request: RequestKey | None = None,
+        admit: Callable[[Others], None] = lambda _: None,
+    ) -> None:
+        """Insert replays that are not final, unless `admit` refuses them."""
         with self._store.writing() as connection:
             note_change(connection, id_)
             keep_key(connection, request, id_)
-            lease(connection, self._store, id_, REPLAYS.name)
+            lease_turn(connection, self._store, id_, REPLAYS.name, admit)
             connection.execute(insert(REPLAYS).values(id=id_, final=False, document=document, cluster=cluster))
 
     def add_result(self, id_: str, number: int, row: str, result: str) -> None:

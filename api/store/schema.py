@@ -12,7 +12,7 @@ from api.common.errors import StoreError
 from api.store.dialects.base import Dialect
 from api.store.tables import METADATA
 
-HEAD = "0004"
+HEAD = "0005"
 # What wrote databases before there were migrations had this schema.
 _FIRST = "0001"
 # As Alembic makes it.

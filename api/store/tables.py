@@ -75,9 +75,10 @@ NOTES = Table(
     Column("plan_id", String, primary_key=True),
     Column("notes", Text, nullable=False),
 )
-# What is not final, and which service has it: a plan, a comparison, replays, a forecaster (`forecaster/NAME`). Whoever
-# takes it over raises `epoch`; an end is written together with the deletion of its row of this owner and epoch, so that
-# there is one end. `owner` is empty where a service has ended in good order. Times are those of the database's clock.
+# What is not final, and which service has it: a plan, a comparison, replays, a forecaster (`forecaster/NAME`), a
+# deployment, which stays with services of its folder. Whoever takes it over raises `epoch`; an end is written together
+# with the deletion of its row of this owner and epoch, so that there is one end. `owner` is empty where a service has
+# ended in good order. Times are those of the database's clock.
 LEASES = Table(
     "leases",
     METADATA,
@@ -105,6 +106,27 @@ INSTANCES = Table(
     Column("seen_at_s", Float, nullable=False),
     # Plans that it has room for, running and waiting.
     Column("room", Integer, nullable=False),
+)
+# What services have told of their deployments, which are processes and files: `place` is the folder that one lies in,
+# `host` the machine of the service that told of it last. `holders`: the GPUs that it has, as JSON text; `document` is
+# empty while it is being started. One that is not over has a lease.
+DEPLOYMENTS = Table(
+    "deployments",
+    METADATA,
+    Column("id", String, primary_key=True),
+    Column("place", String, nullable=False, index=True),
+    Column("host", String, nullable=False),
+    Column("job_id", String, nullable=False, index=True),
+    Column("started_at_s", Float, nullable=False),
+    Column("holders", Text, nullable=False),
+    Column("document", Text, nullable=False),
+)
+# When each client has all its requests at once again, by the clock of the database; see `api.store.rates`.
+RATES = Table(
+    "client_rates",
+    METADATA,
+    Column("client", String, primary_key=True),
+    Column("full_at_s", Float, nullable=False),
 )
 # What plans that are not final have told on their way, where another service may be asked for it.
 PLAN_EVENTS = Table(

@@ -1,11 +1,11 @@
 """Everything goes wrong while many clients post: `python -m benchmarks chaos --seconds 300 --clients 50`.
 
-Every few seconds one of these is killed with SIGKILL, at random: a worker, a service, a rank of a training that it
-looks after (where the executor is installed), a connection to a database on PostgreSQL; or the machine is starved by
-busy loops on every processor. A killed service is started again on its database. Clients post small snapshots under a
-key of their own each, ask again under the same key until they are answered, each time any of the services, wait for the
-plan, and compare its objective with the one that was planned before. In the end nothing is disturbed any more, and it
-is counted:
+Every few seconds one of these is killed with SIGKILL, at random: a worker, a service, a rank of a training (where the
+executor is installed, each service looks after one), a connection to a database on PostgreSQL; or the machine is
+starved by busy loops on every processor. A killed service is started again on its database; how far trainings are is
+asked of any of them. Clients post small snapshots under a key of their own each, ask again under the same key until they
+are answered, each time any of the services, wait for the plan, and compare its objective with the one that was planned
+before. In the end nothing is disturbed any more, and it is counted:
 
     accepted        keys that were answered with a plan
     finished        plans that ended, verified, with the right objective
@@ -16,7 +16,7 @@ is counted:
 
 Several services need a database on PostgreSQL, an empty one: `--services 2 --database postgresql://...`.
 
-Exits 1 unless the last three are 0 and the training, if there is one, has got further than before.
+Exits 1 unless the last three are 0 and every training, if there are any, has got further than before.
 """
 
 import json
@@ -53,7 +53,9 @@ _PAUSE_S = (2.0, 8.0)
 _BUSY = "while True: pass"
 _RANK = "executor.trainer"
 _WORKER = "solver.worker"
-_TOLD = ("phase", "detail", "run_state", "run_detail", "step", "runs")
+_TOLD = ("phase", "detail", "run_state", "run_detail", "step")
+# Runs of a deployment take ten in turn.
+_PORTS_APART = 20
 _PAGE = "/v1/plans?limit=500"
 _TRAINING = {
     "job_id": "chaos",
@@ -117,17 +119,12 @@ class Victim:
         self._database = database
         self._queue = ("--queue-size", str(2 * clients))
         self._rng = random.Random(0)  # noqa: S311 - chooses what breaks, not a secret
-        self._killed_at_step = 0
+        self._killed_at: dict[str, int] = {}
         self.hurt: Counter[str] = Counter()
         self.services = [Service(port=free_port(), start_s=0.0) for _ in range(num_services)]
         self._processes = [self._started(number) for number in range(num_services)]
         for service, process in zip(self.services, self._processes, strict=True):
             wait_until_ready(service.port, time.perf_counter(), process)
-
-    @property
-    def service(self) -> Service:
-        """The one that looks after the training."""
-        return self.services[0]
 
     def kill_service(self) -> bool:
         """Kill a service and start it again on its database."""
@@ -157,12 +154,13 @@ class Victim:
         return self._kill_one(sorted(children & set(_running(_WORKER))))
 
     def kill_rank(self) -> bool:
-        """Kill a rank of the training, once it has got further than when that was done last."""
-        step = self.training_step()
-        if step <= self._killed_at_step:
+        """Kill a rank of a training that has got further than when that was done last."""
+        further = [one for one in self.trainings() if one["step"] > self._killed_at.get(one["id"], 0)]
+        if not further:
             return False
-        self._killed_at_step = step
-        return self._kill_one(_running(_RANK, str(self._folder)))
+        chosen = self._rng.choice(further)
+        self._killed_at[chosen["id"]] = chosen["step"]
+        return self._kill_one(_running(_RANK, chosen["id"]))
 
     def starve(self) -> bool:
         """Keep every processor busy for some seconds."""
@@ -173,15 +171,17 @@ class Victim:
             loop.wait()
         return True
 
-    def training_step(self) -> int:
-        """How far the training is; 0 when that is not known now."""
-        return int(self.training().get("step", 0))
+    def train(self) -> None:
+        """Start a training at each service."""
+        for number, service in enumerate(self.services):
+            port = free_port() + _PORTS_APART * number
+            asked = {**_TRAINING, "job_id": f"chaos-{number}", "launch": {"master_port": port}}
+            _posted(service, "/v1/deployments", json.dumps(asked).encode())
 
-    def training(self) -> dict[str, Any]:
-        """What the service says of the training; nothing when it does not answer now."""
-        answer = ask(self.service, "GET", "/v1/deployments")
-        found = answer.body.get("deployments", ()) if answer is not None and answer.status == 200 else ()
-        return dict(found[0]) if found else {}
+    def trainings(self) -> list[dict[str, Any]]:
+        """What one of the services says of all trainings; nothing when it does not answer now."""
+        answer = ask(self._rng.choice(self.services), "GET", "/v1/deployments")
+        return list(answer.body["deployments"]) if answer is not None and answer.status == 200 else []
 
     def harm(self) -> None:
         """Do one of these, at random."""
@@ -196,10 +196,9 @@ class Victim:
         self.hurt[name] += kinds[name]()
 
     def close(self) -> None:
-        """End the training and the services."""
-        answer = ask(self.service, "GET", "/v1/deployments")
-        for deployment in answer.body.get("deployments", ()) if answer is not None else ():
-            ask(self.service, "POST", f"{deployment['links']['self']}:stop")
+        """End trainings and services."""
+        for deployment in self.trainings():
+            ask(self._rng.choice(self.services), "POST", f"{deployment['links']['self']}:stop")
         end_s = time.monotonic() + _STOP_S
         while _running(_RANK, str(self._folder)) and time.monotonic() < end_s:
             time.sleep(_AGAIN_S)
@@ -209,7 +208,7 @@ class Victim:
             process.wait(timeout=60)
 
     def _started(self, number: int) -> "subprocess.Popen[bytes]":
-        options = [*self._queue, *(("--deployments", str(self._folder / "deployments")) if number == 0 else ())]
+        options = [*self._queue, "--deployments", str(self._folder / f"deployments-{number}")]
         return started_service(self.services[number].port, self._database or self._folder / "plans.sqlite", *options)
 
     def _kill_one(self, pids: list[int]) -> bool:
@@ -224,7 +223,7 @@ def main(
     seconds: Annotated[float, typer.Option(help="How long things go wrong.")] = 300.0,
     clients: Annotated[int, typer.Option(help="At a time.")] = 50,
     train: Annotated[
-        bool, typer.Option(help="Look after a training, too, and kill its ranks; needs the executor.")
+        bool, typer.Option(help="Each service looks after a training, too, whose ranks are killed; needs the executor.")
     ] = find_spec("deepspeed") is not None,
     services: Annotated[int, typer.Option(min=1, help="On one database; more than one need --database.")] = 1,
     database: Annotated[str | None, typer.Option(help="URL of an empty database on PostgreSQL.")] = None,
@@ -236,9 +235,9 @@ def main(
     with tempfile.TemporaryDirectory() as folder:
         victim = Victim(Path(folder), clients, services, database)
         try:
-            before = _planned(victim.service, bodies)
+            before = _planned(victim.services[0], bodies)
             if train:
-                _posted(victim.service, "/v1/deployments", json.dumps(_TRAINING).encode())
+                victim.train()
             ledger = Ledger()
             with _posting(victim.services, bodies, clients, ledger):
                 end_s = time.monotonic() + seconds
@@ -246,8 +245,8 @@ def main(
                     victim.harm()
                     time.sleep(random.uniform(*_PAUSE_S))  # noqa: S311 - not a secret
             verdict, wrong = _judged(victim, ledger, before)
-            went_on = not train or _goes_on(victim)
-            training = {name: value for name, value in victim.training().items() if name in _TOLD}
+            went_on = not train or _go_on(victim)
+            trainings = victim.trainings()
         finally:
             victim.close()
     print(f"{services} services, {clients} clients, {seconds:.0f} s; hurt: {dict(victim.hurt)}")
@@ -255,8 +254,12 @@ def main(
     print(", ".join(f"{name} {count}" for name, count in verdict.items()))
     for what, count in wrong.items():
         print(f"wrong: {what}, {count} times")
+    for training in trainings if train else ():
+        runs = Counter(run["cause"] for run in training["runs"])
+        said = {name: training[name] for name in _TOLD}
+        print(f"training {training['job_id']}: runs by cause {dict(runs)}, {said}")
     if train:
-        print(f"the training {'went on' if went_on else 'did not go on'}: {training}")
+        print(f"the trainings {'went on' if went_on else 'did not go on'}")
     if verdict["lost"] or verdict["wrong"] or verdict["planned twice"] or not went_on:
         raise typer.Exit(1)
 
@@ -341,7 +344,7 @@ def _judged(victim: Victim, ledger: Ledger, before: list[Any]) -> tuple[dict[str
     verdict["accepted"] = len(ledger.ids)
     for key, ids in ledger.ids.items():
         verdict["planned twice"] += len(ids) - 1
-        plan = _ended(victim.service, min(ids), end_s)
+        plan = _ended(victim.services[0], min(ids), end_s)
         if plan is not None:
             ledger.see(plan)
         fate = _fate(plan, before[ledger.variants[key]]["objective"])
@@ -350,7 +353,7 @@ def _judged(victim: Victim, ledger: Ledger, before: list[Any]) -> tuple[dict[str
             wrong[f"{plan['status']} {plan['objective']} {plan['failure']}"] += 1
     verdict["planned twice"] += sum(len(ends) - 1 for ends in ledger.ends.values())
     known = {plan["id"] for plan in before}.union(*ledger.ids.values())
-    verdict["planned twice"] += len(_listed(victim.service) - known)
+    verdict["planned twice"] += len(_listed(victim.services[0]) - known)
     return verdict, wrong
 
 
@@ -372,11 +375,15 @@ def _listed(service: Service) -> set[str]:
     return found
 
 
-def _goes_on(victim: Victim) -> bool:
-    """Whether the training gets further, now that it can."""
-    before, end_s = victim.training_step(), time.monotonic() + _SETTLE_S
+def _go_on(victim: Victim) -> bool:
+    """Whether every training gets further, now that it can."""
+    before: dict[str, int] = {}
+    end_s = time.monotonic() + _SETTLE_S
     while time.monotonic() < end_s:
-        if victim.training_step() > before:
+        for one in victim.trainings():
+            before.setdefault(one["id"], one["step"])
+        further = [one for one in victim.trainings() if one["step"] > before.get(one["id"], one["step"])]
+        if len(further) == len(victim.services):
             return True
         time.sleep(1.0)
     return False

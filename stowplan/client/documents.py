@@ -5282,9 +5282,13 @@ class DeploymentDoc(TypedDict, closed=True):
     """
     After this long the scheduler ends a run (`launch.time_limit_s`); null where there is no scheduler.
     """
+    host: str
+    """
+    Machine of the service that looks after it.
+    """
     folder: str
     """
-    On the machine of the service; README.txt in it says how to start it by hand.
+    On that machine; README.txt in it says how to start it by hand.
     """
     links: DeploymentLinksDoc
 

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Path, Query
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response, StreamingResponse
 
-from api.deployments.service import DEPLOYMENTS_PATH
+from api.deployments.present import DEPLOYMENTS_PATH
 from api.http.body import json_body
 from api.http.routers.common import Services, documented_body, json_response
 from api.schemas.deployment import DeploymentBody, DeploymentDoc, DeploymentList, ReconfigureBody

@@ -85,6 +85,10 @@ class Dialect(ABC):
         """A connection to say that this service lives, and to hear what others tell; of shared databases only."""
         raise NotImplementedError
 
+    def aside(self) -> AbstractContextManager[Connection]:
+        """A connection that writes each statement by itself, for what may be lost; of shared databases only."""
+        raise NotImplementedError
+
     def transaction(self) -> AbstractContextManager[Connection]:
         """One to write in: written when the body ends, and forgotten when it raises."""
         return self.writer.begin()

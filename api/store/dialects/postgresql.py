@@ -48,6 +48,8 @@ _SESSION = (
     # The server learns within a minute that the machine of a service is gone, and lets another one take over.
     "-c tcp_keepalives_idle=30 -c tcp_keepalives_interval=10 -c tcp_keepalives_count=3"
 )
+# What readers write may be lost: that a service lives, how often clients have asked.
+_UNHURRIED = "-c synchronous_commit=off"
 _DEFAULTS = {
     "connect_timeout": _CONNECT_S,
     "client_encoding": "utf8",
@@ -98,8 +100,8 @@ class Postgresql(Dialect):
         machine = re.sub(r"[^\w.-]", "_", socket.gethostname(), flags=re.ASCII)[:32]
         self._application = f"stowplan {machine} {os.getpid()} {secrets.token_hex(4)}"[:_LONGEST_NAME]
         # One connection: it says that the database is open.
-        self.writer = self._engine(parsed, pool_size=1, max_overflow=0)
-        self.reader = self._engine(parsed, pool_size=_READERS, max_overflow=_MORE_READERS)
+        self.writer = self._engine(parsed, _SESSION, pool_size=1, max_overflow=0)
+        self.reader = self._engine(parsed, f"{_SESSION} {_UNHURRIED}", pool_size=_READERS, max_overflow=_MORE_READERS)
         event.listen(self.writer, "connect", self._come_back)
         self._is_open = False
         # The schema that it has, as it was opened.
@@ -172,6 +174,12 @@ class Postgresql(Dialect):
             yield _Listener(connection)
 
     @contextmanager
+    def aside(self) -> Iterator[Connection]:
+        """One of the readers', which wait for no disk."""
+        with self.reader.connect() as connection:
+            yield connection.execution_options(isolation_level="AUTOCOMMIT")
+
+    @contextmanager
     def transaction(self) -> Iterator[Connection]:
         """One to write in, when nobody else writes.
 
@@ -199,10 +207,10 @@ class Postgresql(Dialect):
         self.reader.dispose()
         self.writer.dispose()
 
-    def _engine(self, url: URL, pool_size: int, max_overflow: int) -> Engine:
+    def _engine(self, url: URL, session: str, pool_size: int, max_overflow: int) -> Engine:
         said = dict(url.query)
         arguments = {name: value for name, value in _DEFAULTS.items() if name not in said}
-        arguments |= {"application_name": self._application, "options": f"{_SESSION} {said.get('options', '')}"}
+        arguments |= {"application_name": self._application, "options": f"{session} {said.get('options', '')}"}
         return create_engine(
             url.set(drivername="postgresql+psycopg"),
             connect_args=arguments,
@@ -274,7 +282,8 @@ class _Listener:
 
     def heard(self, timeout_s: float) -> list[str]:
         """Wait for one, and give all that have come with it."""
-        raw: Any = self.connection.connection.driver_connection
+        # Behind `driver_connection` there is none once it is detached from its pool.
+        raw: Any = self.connection.connection.dbapi_connection
         if raw is None:
             raise StoreError("the database is lost: the connection is closed")
         try:

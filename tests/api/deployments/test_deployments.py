@@ -68,10 +68,15 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
-def client(folder: Path, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch) -> Iterator[httpx.Client]:
-    pretending = partial(LaunchOptions, command=(sys.executable, str(PRETEND_TRAINER)))
-    monkeypatch.setattr("api.deployments.choice.LaunchOptions", pretending)
+def pretending(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranks do not train."""
+    options = partial(LaunchOptions, command=(sys.executable, str(PRETEND_TRAINER)))
+    monkeypatch.setattr("api.deployments.choice.LaunchOptions", options)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
+
+
+@pytest.fixture
+def client(folder: Path, pool: WorkerPool, pretending: None) -> Iterator[httpx.Client]:  # noqa: ARG001 - for what it does
     with serving(create_app(settings(folder), pool=pool)) as made:
         yield made
 

@@ -1,7 +1,11 @@
 """The files of the page and of the documentation, as they are served."""
 
+from unittest.mock import Mock
+
 import httpx
 import pytest
+
+from api.openapi import PATH
 
 
 @pytest.mark.parametrize("path", ["/ui", "/docs"])
@@ -43,3 +47,13 @@ def test_pages_are_read_only(client: httpx.Client) -> None:
 def test_the_index_names_them(client: httpx.Client) -> None:
     links = client.get("/").json()["links"]
     assert (links["page"], links["docs"]) == ("/ui", "/docs")
+
+
+def test_the_document_of_the_interface_is_the_one_that_is_checked_in(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # To make it would hold up everybody.
+    monkeypatch.setattr("api.app.openapi_document", Mock(side_effect=AssertionError))
+    answer = client.get("/openapi.json")
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json")
+    assert answer.content == PATH.read_bytes()

@@ -30,6 +30,7 @@ from tests.api.postgresql import Server
 from tests.api.requests import sia_request
 from tests.api.serving import serving
 from tests.api.store.test_database import ASKED, RECORD
+from tests.growth import work
 from tests.waiting import eventually
 
 __all__ = ["works_as"]
@@ -128,6 +129,33 @@ def test_to_look_for_what_nobody_has_keeps_nobody_from_writing(stores: tuple[Sto
         assert not [*other.take_up_comparisons(), *ReplayStore(other).take_up(), *ForecasterStore(other).take_up()]
     dies(one)
     assert other.take_up_comparisons() == ["{}"]
+
+
+def test_a_look_is_no_more_work_the_more_plans_have_ended(stores: tuple[Store, Store]) -> None:
+    one, other = stores
+    lives(one)
+    one.add_plan(replace(RECORD, id="plan-runs", idempotency_key=None), ASKED)
+    assert Leases(one).begin("plan-runs", 1, 0)
+
+    def look() -> None:
+        assert Leases(one).num_living() == 1
+        assert Leases(one).held().keys() == {"plan-runs"}
+        for store in stores:
+            assert not [*store.take_up_plans(), *store.take_waiting_plans(9), *store.take_up_comparisons()]
+
+    counted = []
+    for num_ended in (1, 40):
+        for k in range(num_ended):
+            id_ = f"plan-{num_ended}-{k}"
+            other.add_plan(replace(RECORD, id=id_, idempotency_key=None), ASKED)
+            assert other.finish_plan(replace(DONE, id=id_, idempotency_key=None), "[]", 1)
+        look()
+        counted.append(work(look))
+        with one.reading() as connection:
+            # All that the statements of a look read.
+            assert connection.scalar(text("SELECT count(*) FROM leases")) == 1
+    # SQLAlchemy remembers statements, and how it made them.
+    assert counted[1] < 1.1 * counted[0]
 
 
 def test_bodies_that_one_forgets_while_another_keeps_them_stay(stores: tuple[Store, Store]) -> None:

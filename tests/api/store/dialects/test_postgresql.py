@@ -16,6 +16,7 @@ from sqlalchemy.engine.default import DefaultDialect
 from api.common.errors import StoreError
 from api.store.database import Store
 from api.store.dialects import postgresql as dialect
+from api.store.dialects.statements import tell
 from api.store.tables import NOTES
 from stowplan.errors import ExtraMissingError
 from tests.api.conftest import postgresql_programs
@@ -49,6 +50,18 @@ def test_services_use_a_database_side_by_side(store: Store, url: str) -> None:
         assert other.plan("plan-1") == store.plan("plan-1")
         other.add_plan(replace(RECORD, id="plan-2", idempotency_key=None), ASKED)
     assert store.plan("plan-2") is not None
+
+
+def test_what_one_tells_another_one_hears(store: Store, url: str) -> None:
+    with closing(Store(url)) as other, other.listening() as listener:
+        with store.writing() as connection:
+            for word in ("plan-1", "plan-2"):
+                tell(connection, store.owner, word)
+        heard: list[str] = []
+        eventually(lambda: heard.extend(listener.heard(1.0)) or heard, lambda seen: len(seen) == 2)
+        assert heard == [f"{store.owner} plan-1", f"{store.owner} plan-2"]
+        # Nobody tells anything: it waits for as long as it was told to.
+        assert listener.heard(0.01) == []
 
 
 def test_services_write_one_after_another(store: Store, url: str) -> None:

@@ -1,0 +1,230 @@
+"""Deployments of services on one PostgreSQL: seen and stopped from any of them, whatever becomes of their own."""
+
+import socket
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from api.app import create_app
+from api.common.errors import DeploymentConflictError
+from api.deployments.sharing import DeploymentSharing
+from api.store.database import Store
+from api.store.deployments import DeploymentStore, KnownDeployment, ToldDeployment
+from api.store.leases import Leases, live
+from executor.gpu_holders import Holder
+from executor.launch.local import LocalBackend
+from solver.pool import WorkerPool
+from tests.api.deployments.test_deployments import body, plan, pretending, settings, wait
+from tests.api.postgresql import Server
+from tests.api.serving import serving
+from tests.growth import work
+
+__all__ = ["pretending"]
+LONG = {"device": "cpu", "num_steps": 100_000, "checkpoint_interval": 5}
+# What of a document changes while nobody looks.
+_MOVES = ("step", "loss", "step_s", "runs")
+
+
+@pytest.fixture
+def url(postgresql: Server) -> str:
+    return postgresql.database()
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> Iterator[tuple[Path, Path]]:
+    """Of two services."""
+    yield tmp_path / "one", tmp_path / "other"
+    for run in tmp_path.glob("*/deployment-*/runs/*"):
+        LocalBackend().stop(run, grace_s=1.0)
+
+
+def service(url: str, folder: Path | None, pool: WorkerPool) -> Any:
+    return serving(create_app(settings(folder).model_copy(update={"database": url}), pool=pool))
+
+
+def told(id_: str, job_id: str = "job", place: str = "p", document: str = "{}") -> ToldDeployment:
+    return ToldDeployment(
+        id=id_, place=place, host="h", job_id=job_id, started_at_s=1.0, holders="[]", document=document
+    )
+
+
+def refuses(job_id: str) -> Any:
+    def refuse(others: Any) -> None:
+        if any(other.told.job_id == job_id for other in others):
+            raise DeploymentConflictError(job_id)
+
+    return refuse
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("pretending")
+def test_any_service_shows_and_stops_what_another_one_runs(
+    url: str, folders: tuple[Path, Path], pool: WorkerPool
+) -> None:
+    with service(url, folders[0], pool) as one, service(url, None, pool) as other:
+        created = one.post("/v1/deployments", json=body(training=LONG))
+        path = created.headers["location"]
+        seen = wait(other, path, lambda document: document["step"] >= 2 and document["phase"] == "running")
+        own = one.get(path).json()
+        assert {name: seen[name] for name in seen if name not in _MOVES} == {
+            name: own[name] for name in own if name not in _MOVES
+        }
+        assert (seen["host"], seen["run_state"]) == (socket.gethostname(), "running")
+        for client in (one, other):
+            assert [known["id"] for known in client.get("/v1/deployments").json()["deployments"]] == [seen["id"]]
+        # On this machine, the files can be read.
+        assert other.get(f"{path}/logs").text == one.get(f"{path}/logs").text
+        assert other.get(f"{path}/logs", params={"rank": 9}).status_code == 404
+        refused = other.post(f"{path}:reconfigure", json={"plan": plan([(4, 2)], local=2)})
+        assert (refused.status_code, refused.json()["code"]) == (409, "deployment_elsewhere"), refused.text
+        assert f"is on {socket.gethostname()}" in refused.json()["detail"]
+        assert other.post("/v1/deployments", json=body()).json()["code"] == "nothing_deployed"
+        assert other.get("/v1/deployments/deployment-7").status_code == 404
+        assert other.post(f"{path}:stop").status_code == 202
+        for client in (one, other):
+            assert wait(client, path, lambda document: document["phase"] == "stopped")["run_state"] == "succeeded"
+        # Its end is over: what is asked again changes nothing.
+        assert other.post(f"{path}:stop").json()["phase"] == "stopped"
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("pretending")
+def test_what_a_service_had_that_is_gone_is_lost_until_it_is_back(
+    url: str, folders: tuple[Path, Path], pool: WorkerPool
+) -> None:
+    with service(url, folders[1], pool) as other:
+        with service(url, folders[0], pool) as one:
+            path = one.post("/v1/deployments", json=body(training=LONG)).headers["location"]
+            wait(other, path, lambda document: document["step"] >= 1)
+        lost = other.get(path).json()
+        assert (lost["phase"], lost["run_state"]) == ("running", "lost"), lost["run_detail"]
+        assert lost["run_detail"].endswith("started with the same --deployments goes on with it")
+        # Its ranks may train: nobody begins the job anew unless somebody says that this one is to end.
+        refused = other.post("/v1/deployments", json=body(training=LONG))
+        assert (refused.status_code, refused.json()["code"]) == (409, "deployment_conflict")
+        assert "whose service is gone; stop that one first" in refused.json()["detail"]
+        asked = other.post(f"{path}:stop")
+        assert (asked.status_code, asked.json()["run_detail"].endswith("stops it")) == (202, True)
+        anew = other.post("/v1/deployments", json=body(training=LONG))
+        assert anew.status_code == 201, anew.text
+        with service(url, folders[0], pool) as back:
+            for client in (back, other):
+                assert wait(client, path, lambda document: document["phase"] == "stopped")["step"] >= 1
+            assert len(back.get("/v1/deployments").json()["deployments"]) == 2
+        other.post(f"{anew.headers['location']}:stop")
+        wait(other, anew.headers["location"], lambda document: document["phase"] == "stopped")
+
+
+def test_of_two_services_that_deploy_a_job_at_once_one_does(url: str, tmp_path: Path) -> None:
+    with closing(Store(url)) as one, closing(Store(url)) as other:
+        for store in (one, other):
+            with store.writing() as connection:
+                live(connection, store, 1)
+
+        def deploy(number: int) -> bool:
+            sharing = DeploymentSharing((one, other)[number % 2], tmp_path / str(number % 2))
+            try:
+                sharing.claim(f"deployment-{number}", "job", (), refuses("job"))
+            except DeploymentConflictError:
+                return False
+            return True
+
+        with ThreadPoolExecutor(4) as threads:
+            assert sum(threads.map(deploy, range(4))) == 1
+
+
+def test_gpus_of_this_machine_are_in_use_whatever_folder_they_are_of(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = Holder(gpus=frozenset({("localhost", 0), ("n1", 3)}), what="is used by job 'a'")
+    with closing(Store(url)) as one, closing(Store(url)) as other:
+        with one.writing() as connection:
+            live(connection, one, 1)
+        DeploymentSharing(one, tmp_path / "one").claim("deployment-a", "a", [mine], lambda _: None)
+        found: list[Holder] = []
+
+        def look(others: Iterator[KnownDeployment]) -> None:
+            for each in others:
+                found.extend(sharing.gpus_elsewhere(each))
+
+        sharing = DeploymentSharing(other, tmp_path / "other")
+        sharing.claim("deployment-b", "b", (), look)
+        monkeypatch.setattr(socket, "gethostname", lambda: "another")
+        sharing = DeploymentSharing(other, tmp_path / "other")
+        sharing.claim("deployment-c", "c", (), look)
+        assert [sorted(holder.gpus) for holder in found] == [[("localhost", 0), ("n1", 3)], [("n1", 3)]]
+
+
+def test_one_service_at_a_time_tells_of_a_folder_that_several_have(url: str) -> None:
+    with closing(Store(url)) as one, closing(Store(url)) as other:
+        stores = [DeploymentStore(store) for store in (one, other)]
+        with one.writing() as connection:
+            live(connection, one, 1)
+        assert stores[0].tell(told("deployment-1"), is_over=False)
+        assert not stores[1].tell(told("deployment-1", document='{"late":1}'), is_over=False)
+        with other.writing() as connection:
+            connection.execute(text("UPDATE instances SET seen_at_s = seen_at_s - 11"))
+        # What was asked of the one before, the next one is asked.
+        assert Leases(other).ask_end("deployment-1")
+        assert stores[1].tell(told("deployment-1", document='{"late":1}'), is_over=False)
+        assert Leases(other).held()["deployment-1"].wants_end
+        known = stores[0].known("deployment-1")
+        assert known is not None
+        assert known.told.document == '{"late":1}'
+        assert stores[1].tell(told("deployment-1"), is_over=True)
+        assert Leases(other).held() == {}
+
+
+def test_what_was_never_started_is_in_nobodys_way_once_its_service_is_gone(url: str) -> None:
+    with closing(Store(url)) as one, closing(Store(url)) as other:
+        stores = [DeploymentStore(store) for store in (one, other)]
+        with one.writing() as connection:
+            live(connection, one, 1)
+        stores[0].claim(told("deployment-1", document=""), refuses("job"))
+        assert (stores[1].known("deployment-1"), stores[1].elsewhere(None)) == (None, [])
+        with pytest.raises(DeploymentConflictError):
+            stores[1].claim(told("deployment-2", document=""), refuses("job"))
+        with other.writing() as connection:
+            connection.execute(text("UPDATE instances SET seen_at_s = seen_at_s - 11"))
+        stores[1].claim(told("deployment-2", document=""), refuses("job"))
+
+
+def test_what_a_folder_has_no_more_is_forgotten(url: str, tmp_path: Path) -> None:
+    with closing(Store(url)) as store:
+        sharing, known = DeploymentSharing(store, tmp_path), DeploymentStore(store)
+        sharing.claim("deployment-1", "a", (), lambda _: None)
+        place = (tmp_path / "place").read_text()
+        for k in range(1, 4):
+            known.tell(told(f"deployment-{k}", place=place), is_over=k == 3)
+        known.tell(told("deployment-4"), is_over=True)
+        # The folder keeps its name.
+        DeploymentSharing(store, tmp_path).forget_all_but(["deployment-2"])
+        assert sorted(each.told.id for each in known.elsewhere(None)) == ["deployment-2", "deployment-4"]
+        assert sorted(Leases(store).held()) == ["deployment-2"]
+
+
+def test_to_deploy_is_no_more_work_the_more_deployments_are_over(url: str) -> None:
+    counted = []
+    with closing(Store(url)) as store:
+        known = DeploymentStore(store)
+        for num_over in (1, 30):
+            for k in range(num_over):
+                known.tell(told(f"deployment-{num_over}-{k}"), is_over=True)
+            known.claim(told(f"deployment-{num_over}"), refuses("other"))
+            counted.append(work(lambda: known.claim(told("deployment-new"), refuses("other"))))
+            known.forget(["deployment-new"])
+    assert counted[1] < 1.2 * counted[0]
+
+
+def test_a_cost_that_any_service_has_measured_is_known_to_all(url: str) -> None:
+    with closing(Store(url)) as store:
+        known = DeploymentStore(store)
+        for k, cost in enumerate(("7.5", "null")):
+            known.tell(told(f"deployment-{k}", document=f'{{"restart_cost_s":{cost}}}'), is_over=True)
+        assert DeploymentSharing(store, None).restart_cost_s("job") == 7.5
+        assert DeploymentSharing(store, None).restart_cost_s("other") is None
