@@ -11,8 +11,10 @@ from topology.cluster import NodeState
 
 COMMAND = "scontrol show nodes --json"
 # All that is read of a node.
-NODE_FIELDS = ("name", "state", "state_flags", "gres", "gres_used", "partitions", "last_busy", "slurmd_start_time")
-NODE_FIELDS += ("reason",)
+NODE_FIELDS = (
+    *("name", "state", "state_flags", "reason", "gres", "gres_used", "partitions"),
+    *("last_busy", "slurmd_start_time"),
+)
 # What Slurm says of a state, as flags or instead of it: nothing runs there; it takes no new work; it is no node yet.
 _DOWN = frozenset({"DOWN", "ERROR", "UNKNOWN", "NOT_RESPONDING", "NO_RESPOND", "POWERING_DOWN", "REBOOT_ISSUED"})
 _DRAINED = frozenset({"DRAIN", "FAIL", "REBOOT_REQUESTED", "INVALID_REG", "POWER_DRAIN", "POWER_DOWN", "BLOCKED"})
