@@ -72,28 +72,32 @@ def main(
         float, typer.Option(min=1, max=60, help="Seconds of the shortest job; the longest has four times as many.")
     ] = 5.0,
     interval: Annotated[float, typer.Option(min=0.1, max=60, help="Seconds between looks of the connection.")] = 1.0,
+    nearness: Annotated[float, typer.Option(min=0, help="nearness_s of gang: longer, for closer nodes.")] = 30.0,
+    near_wait: Annotated[float, typer.Option(min=0, help="Seconds that a job waits for closer nodes.")] = 2.0,
     name: Annotated[str, typer.Option(help="Name of the result.")] = "slurm_connector",
 ) -> None:
     """Run the same jobs under Slurm alone and under `stowplan connect slurm`: spread, waiting, makespan."""
     if (lacking := missing()) is not None:
         raise InputError(f"this needs a Slurm: {lacking}")
+    parameters = f'{{"nearness_s": {nearness}}}'
+    ours = ("--interval", str(interval), "--near-wait", str(near_wait), "--parameters", parameters)
     rows: list[Row] = []
     for seed in range(rounds):
         drawn = random.Random(seed)  # noqa: S311 - repeatable, no secret
         made = [_Job(nodes=drawn.choice(_NODES), seconds=drawn.uniform(shortest, 4 * shortest)) for _ in range(jobs)]
         for who in ("slurm", "stowplan"):
             with tempfile.TemporaryDirectory(prefix="stowplan-") as folder:
-                ran = _run(Path(folder), made, interval if who == "stowplan" else None)
+                ran = _run(Path(folder), made, ours if who == "stowplan" else None)
             rows.append({"seed": seed, "who": who, **_figures(ran)})
     show(f"{jobs} jobs, the same for both", rows)
     write(name, inspect.cleandoc(__doc__ or ""), rows)
 
 
-def _run(folder: Path, jobs: Sequence[_Job], interval_s: float | None) -> list[_Ran]:
-    """All jobs, on a Slurm of their own; `interval_s` of the connection to it, None without."""
+def _run(folder: Path, jobs: Sequence[_Job], options: Sequence[str] | None) -> list[_Ran]:
+    """All jobs, on a Slurm of their own; `options` of the connection to it, None without."""
     told = folder / "told"
     with slurm_cluster(folder / "slurm", gpus=Gpus(type="h100", num=_GPUS), layout=LARGER, settings=OFTEN) as cluster:
-        connection = None if interval_s is None else _connection(folder, cluster.environment, interval_s)
+        connection = None if options is None else _connection(folder, cluster.environment, options)
         try:
             submitted_s = {}
             for k, job in enumerate(jobs):
@@ -107,8 +111,8 @@ def _run(folder: Path, jobs: Sequence[_Job], interval_s: float | None) -> list[_
                 connection.wait(60)
 
 
-def _connection(folder: Path, environment: Mapping[str, str], interval_s: float) -> "subprocess.Popen[bytes]":
-    options = ("--send", "--interval", str(interval_s), "--lock", str(folder / "lock"), "--arnold", '{"alpha": 0.3}')
+def _connection(folder: Path, environment: Mapping[str, str], given: Sequence[str]) -> "subprocess.Popen[bytes]":
+    options = ("--send", "--lock", str(folder / "lock"), "--arnold", '{"alpha": 0.3}', *given)
     path = folder / "connection.log"
     with path.open("wb") as log:
         connection = subprocess.Popen(
