@@ -133,6 +133,10 @@ COMMANDS: Mapping[str, LazyCommand] = {
         "benchmarks.placement.slurm_connector:main",
         "Run the same jobs under Slurm alone and under `stowplan connect slurm`: spread, waiting, makespan.",
     ),
+    "near-nodes": LazyCommand(
+        "benchmarks.placement.near_nodes:main",
+        "Let jobs wait for closer nodes, on a virtual clock: spread, waiting, makespan.",
+    ),
     "closed-loop": LazyCommand(
         "benchmarks.service.closed_loop:main",
         "Close the loop: plan, deploy on CPU ranks, measure, calibrate, plan again, reconfigure.",

@@ -9,7 +9,7 @@ import typer
 from api.cli.busy import busy
 from api.cli.commands import command
 from api.cli.exit_codes import EPILOG
-from api.cli.options import write
+from api.cli.paths import write
 from api.cli.pretty import pretty_json
 from stowplan.records import to_document
 from workloads.profiles import measured_in, read_profiles

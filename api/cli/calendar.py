@@ -15,7 +15,8 @@ from api.cli.busy import busy
 from api.cli.commands import command
 from api.cli.exit_codes import EPILOG, ExitCode
 from api.cli.files import CalendarFile, load_calendar
-from api.cli.options import File, Json, picture_format, print_document, readable, write
+from api.cli.options import File, Json, picture_format, print_document
+from api.cli.paths import readable, write
 from api.convert.calendar import listing
 from api.convert.icalendar import icalendar_of, nodes_words
 from api.figures.picture_format import PictureFormat

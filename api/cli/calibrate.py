@@ -16,8 +16,9 @@ from api.cli.busy import busy
 from api.cli.commands import command
 from api.cli.exit_codes import EPILOG
 from api.cli.json_files import read_json
-from api.cli.options import Catalogue, Output, given, named_calibration, write
+from api.cli.options import Output, given, named_calibration
 from api.cli.parallel import degrees_of, request_document
+from api.cli.paths import Catalogue, write
 from api.convert.calibration import calibration_document
 from api.convert.job_model import calibration_from_document
 from api.convert.parallel_request import parallel_request

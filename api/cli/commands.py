@@ -67,13 +67,20 @@ class LazyGroup(TyperGroup):
 
 
 def _keep_missing(parameters: Any) -> Any:
-    """Have parameters leave alone what was not given: Typer loads pydantic to find that None is None."""
+    """Have parameters leave alone what was not given, and texts: Typer loads pydantic to find that None is None, and
+    a text a text."""
     for parameter in parameters:
-        single = parameter.nargs == 1 and not parameter.multiple
-        if single and not parameter.required and "process_value" not in vars(parameter):
-            parameter.process_value = partial(_process, parameter.process_value)
+        if "process_value" not in vars(parameter):
+            parameter.process_value = partial(_process, parameter, parameter.process_value)
     return parameters
 
 
-def _process(convert: Callable[[Any, Any], Any], ctx: Any, value: Any) -> Any:
-    return None if value is None else convert(ctx, value)
+def _process(parameter: Any, convert: Callable[[Any, Any], Any], ctx: Any, value: Any) -> Any:
+    several = parameter.multiple or parameter.nargs != 1
+    if value is None and not several and not parameter.required:
+        return None
+    # What older releases have no word for is converted as they do it.
+    kind = getattr(getattr(parameter, "type_descriptor", None), "annotation", None)
+    if parameter.callback is None and kind == (list[str] if several else str) and (value or not parameter.required):
+        return list(value or ()) if several else value
+    return convert(ctx, value)

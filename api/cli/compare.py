@@ -14,18 +14,8 @@ from api.cli.compare_console import print_comparison, print_run
 from api.cli.exit_codes import EPILOG, ExitCode
 from api.cli.files import load_request
 from api.cli.local_worker import SLACK_S, Watcher, wait_for
-from api.cli.options import (
-    Catalogue,
-    File,
-    Json,
-    Policy,
-    given,
-    json_object,
-    picture_format,
-    print_document,
-    readable,
-    write,
-)
+from api.cli.options import File, Json, Policy, given, json_object, picture_format, print_document
+from api.cli.paths import Catalogue, readable, write
 from api.cli.progress import progress_line
 from api.comparisons.race import SolverComparison
 from api.convert.comparison import result_document, run_document

@@ -29,7 +29,7 @@ from api.cli.console import errors, output
 from api.cli.exit_codes import EPILOG
 from api.cli.gpu_facts import GpuFacts, gpu_names
 from api.cli.import_state import state_options
-from api.cli.options import Catalogue
+from api.cli.paths import Catalogue
 from executor.connected.journal import Journal
 from executor.connected.kubernetes.terms import Terms
 from executor.connected.loop import decisions

@@ -16,7 +16,8 @@ from pydantic import TypeAdapter
 from pydantic_core import to_json
 
 from api.cli.json_files import read_json
-from api.cli.options import json_object, readable
+from api.cli.options import json_object
+from api.cli.paths import readable
 from api.cli.replay_calendar import calendar_entries
 from api.convert.calendar import entry_from_document
 from api.convert.reading import read_document

@@ -26,9 +26,10 @@ from api.cli.console import errors, output
 from api.cli.exit_codes import EPILOG
 from api.cli.gpu_facts import GpuFacts, gpu_names
 from api.cli.import_state import state_options
-from api.cli.options import Catalogue
+from api.cli.paths import Catalogue
 from executor.connected.journal import Journal
 from executor.connected.loop import decisions
+from executor.connected.nearness import NearNodesFirst
 from executor.connected.slurm.backend import SlurmCluster
 from executor.connected.slurm.client import SlurmClient, site_of
 from executor.connected.slurm.lock import alone
@@ -53,6 +54,10 @@ def slurm_command(
     arnold: Arnold = None,
     time_limit: TimeLimit = 30.0,
     interval: Annotated[float, typer.Option(min=0.1, max=600, help="Seconds between looks at the queue.")] = 5.0,
+    near_wait: Annotated[
+        float,
+        typer.Option(min=0, max=3600, help="Seconds that a job waits for closer nodes than those that are free first."),
+    ] = 0.0,
     lease: Annotated[
         float, typer.Option(help="Seconds after which jobs that wait for us are Slurm's own again if we are gone.")
     ] = 600.0,
@@ -102,11 +107,12 @@ def slurm_command(
     # A dry one disturbs nobody, and is disturbed by nobody.
     with alone(held if send else Path("/dev/null")):
         cluster = SlurmCluster(client, site, terms, reading, journal, interval_s=interval, say=say)
+        near = NearNodesFirst(planner, near_wait, lambda: cluster.now_s)
         say(cluster.summary())
         try:
             if not release:
                 with closed_by_signals(cluster.close):
-                    for step in decisions(cluster, options, planner):
+                    for step in decisions(cluster, options, near, lambda: near.due_s):
                         if (words := step_words(step, datetime.now(UTC))) is not None:
                             say(words)
                         if once:

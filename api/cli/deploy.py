@@ -16,7 +16,8 @@ from api.cli.commands import command
 from api.cli.deploy_body import body_of_plan, change_of_plan
 from api.cli.exit_codes import ExitCode
 from api.cli.export import Hosts
-from api.cli.options import Catalogue, given, readable
+from api.cli.options import given
+from api.cli.paths import Catalogue, readable
 from api.common.private_files import files_for_us_only
 from api.convert.reading import read_document
 from api.deployments.choice import (

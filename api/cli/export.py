@@ -11,7 +11,7 @@ from api.cli import console
 from api.cli.busy import busy
 from api.cli.commands import command
 from api.cli.exit_codes import EPILOG
-from api.cli.options import Catalogue, readable, write
+from api.cli.paths import Catalogue, readable, write
 from api.cli.planned import load_job, load_whole_plan
 from executor.export import FORMATS, PLAN_FORMATS, export, export_plan, refuse_unknown
 from executor.export.options import HasOptions, option_words, read_options

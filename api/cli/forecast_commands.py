@@ -14,7 +14,8 @@ from api.cli.files import load_forecaster
 from api.cli.forecast_console import print_forecasts, print_report
 from api.cli.json_files import read_json
 from api.cli.local_worker import SLACK_S
-from api.cli.options import Json, picture_format, print_document, readable, write
+from api.cli.options import Json, picture_format, print_document
+from api.cli.paths import readable, write
 from api.cli.pretty import pretty_json
 from api.convert.forecast import forecasts
 from api.convert.reading import read_document

@@ -4,35 +4,26 @@ One file of a topology becomes a cluster; what a scheduler says of nodes and job
 """
 
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from pydantic import TypeAdapter
-from pydantic_core import to_json
 
 from api.cli.busy import busy
 from api.cli.commands import command
-from api.cli.gpu_facts import GpuFacts, gpu_facts, gpu_names, gpu_types_in
+from api.cli.gpu_facts import GpuFacts, gpu_names
 from api.cli.import_state import import_state, job_changes, state_options, takes_documents
 from api.cli.node_topology import filled, node_facts_in, tell
-from api.cli.options import Catalogue, readable, write
+from api.cli.paths import Catalogue, readable, write
 from api.cli.pretty import pretty_json
-from api.convert.reading import read_document
-from api.schemas.base import MAX_GPUS_PER_NODE
-from api.schemas.snapshot import ClusterDoc
+from api.schemas.limits import MAX_GPUS_PER_NODE
 from models.cluster_state import READERS as STATE_READERS
 from models.cluster_state import LiveSource
 from stowplan.errors import InputError
-from topology.cluster import Cluster
-from topology.gpu_catalogue import known_product
 from topology.node_readers.base import with_node_facts
-from topology.readers import READERS, NodeDefaults
+from topology.readers import READERS
 from topology.serialize import cluster_to_json
-
-_CLUSTER: TypeAdapter[ClusterDoc] = TypeAdapter(ClusterDoc)
 
 
 @command("import")
@@ -99,7 +90,9 @@ def import_command(
     as_snapshot: Annotated[
         bool, typer.Option("--snapshot", help="Wrap the cluster as a snapshot without jobs.")
     ] = False,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write to this file instead.")] = None,
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", metavar="FILE", help="Write to this file instead.")
+    ] = None,
     _catalogue: Catalogue = None,
     **given: list[str] | None,
 ) -> None:
@@ -130,6 +123,9 @@ def import_command(
         if default is None:
             raise InputError("--gpu-type is missing; the file does not say which GPUs its nodes have")
         num_gpus = nodes[default].num_gpus if gpus_per_node is None and default in nodes else gpus_per_node
+        # Only now: the documents of requests take half a second to load, and no import of a queue needs them.
+        from api.cli.import_topology import import_cluster, node_defaults
+
         defaults = node_defaults(default, num_gpus, facts, gpu_types)
         with busy(f"reading {file}"):
             cluster, remarks = with_node_facts(
@@ -142,55 +138,4 @@ def import_command(
     if output is None:
         sys.stdout.write(text)
     else:
-        write(output, text.encode())
-
-
-def node_defaults(name: str, num_gpus: int | None, facts: GpuFacts, library: Path | None) -> NodeDefaults:
-    """What nodes are where a file does not say; see `gpu_facts`.
-
-    Raises
-    ------
-    InputError
-        When a fact is missing or no quantity, or the library has no such type, or nobody says how many GPUs there are.
-    """
-    known = () if library is None else gpu_types_in(library)
-    if num_gpus is None:
-        product = known_product(name)
-        if product is None:
-            raise InputError("--gpus-per-node is missing; only of GPUs of the catalogue the usual node is known")
-        num_gpus = product.gpus_per_node
-    kind = gpu_facts(name, num_gpus, facts, known, library)
-    return NodeDefaults(
-        gpu_type=kind, num_gpus=num_gpus, other_gpu_types=tuple(other for other in known if other.name != name)
-    )
-
-
-def import_cluster(
-    format_: str,
-    path: Path,
-    defaults: NodeDefaults,
-    minipod_tier: str | None = None,
-    id_column: str | None = None,
-    tier_columns: Sequence[str] | None = None,
-) -> Cluster:
-    """Read a cluster; the columns are for formats that have some.
-
-    Raises
-    ------
-    InputError
-        When the format is unknown or has no columns, or the cluster is none that can be planned.
-    """
-    if format_ not in READERS:
-        if format_ in STATE_READERS:
-            roles = ", ".join(f"--{role}" for role in STATE_READERS[format_].roles)
-            raise InputError(f"{format_} takes no FILE but options: {roles}")
-        raise InputError(f"there is no format {format_!r}; the formats are {sorted({**READERS, **STATE_READERS})}")
-    reader = READERS[format_]
-    asked = {"id_column": id_column, "tier_columns": tier_columns or None}
-    columns = {name: value for name, value in asked.items() if value is not None}
-    if columns and not reader.has_columns:
-        tables = ", ".join(name for name, other in READERS.items() if other.has_columns)
-        raise InputError(f"--id-column and --tier-column go with {tables}; {format_} has no columns")
-    cluster = reader(path, defaults, minipod_tier=minipod_tier, **columns)
-    read_document(_CLUSTER, to_json(cluster_to_json(cluster)), "cluster")
-    return cluster
+        write(Path(output), text.encode())

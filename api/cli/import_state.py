@@ -1,25 +1,33 @@
 """`stowplan import` of what a scheduler says: documents by option, a snapshot with jobs."""
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
+import msgspec
 import typer
-from pydantic_core import from_json
 
 from api.cli.busy import busy
 from api.cli.console import errors
-from api.cli.gpu_facts import GpuFacts, GpuNames, gpu_facts, gpu_types_in
-from api.cli.options import readable
-from api.convert.cluster_state import imported
-from api.schemas.cluster_state import ImportedSnapshotDoc
-from models.cluster_state import READERS, LiveSource, SourceDocument, StateOptions, ask_scheduler
+from api.cli.gpu_facts import GpuFacts, GpuNames, gpu_facts
+from api.cli.paths import readable
+from api.convert.plain_snapshot import plain_snapshot
+from models.cluster_state import (
+    READERS,
+    ClusterState,
+    LiveSource,
+    SourceDocument,
+    StateOptions,
+    ask_scheduler,
+    read_state,
+)
 from stowplan.collection import without_collection
 from stowplan.errors import InputError
 from stowplan.files import read_text
+from topology.cluster import GpuType
 from topology.gpu_catalogue import known_product
 from topology.node_readers import NodeFacts
 
@@ -61,7 +69,12 @@ def state_options(
     InputError
         When it cannot be read, or does not go together.
     """
-    kinds = () if library is None else gpu_types_in(library)
+    kinds: tuple[GpuType, ...] = ()
+    if library is not None:
+        # Only now: it loads the documents of requests.
+        from api.cli.gpu_library import gpu_types_in
+
+        kinds = gpu_types_in(library)
     if any(text is not None for text in facts.options.values()):
         if names.default is None:
             raise InputError("facts of a GPU are given, and --gpu-type does not say of which")
@@ -91,8 +104,8 @@ def job_changes(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
     for text in texts:
         name, _, fields = text.partition("=")
         try:
-            value = from_json(fields)
-        except ValueError as error:
+            value = msgspec.json.decode(fields)
+        except (ValueError, RecursionError) as error:
             raise InputError(f"--job is {text!r}: what stands behind = is not JSON: {error}") from error
         if not name or not isinstance(value, dict):
             raise InputError(f"--job is {text!r}; must be ID={{...}} with fields of the job")
@@ -136,13 +149,11 @@ def import_state(
     if source is not None:
         documents |= ask_scheduler(format_, source, documents.keys(), settings)
     with busy("reading what the scheduler says"), without_collection():
-        found = imported(format_, documents, replace(options, settings=settings), changes)
-        # What is as if nobody had said it is left out, but for the size of a job.
-        document: dict[str, Any] = found.snapshot.model_dump(mode="json", exclude_defaults=True)
-    _tell(found)
-    document.setdefault("jobs", [])
-    for job in document["jobs"]:
-        job.setdefault("min_gpus", 1)
+        state = read_state(format_, documents, replace(options, settings=settings))
+        document = None if changes else plain_snapshot(state)
+        if document is None:
+            document = _by_documents(state, changes)
+    _tell(state, document, changes)
     return document
 
 
@@ -154,18 +165,31 @@ def _option(name: str, metavar: str, summary: str) -> inspect.Parameter:
     )
 
 
-def _tell(found: ImportedSnapshotDoc) -> None:
+def _by_documents(state: ClusterState, changes: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The same with fields of jobs that others say, or an error that says what is out of range."""
+    # Only now: the documents of requests take half a second to load.
+    from api.convert.cluster_state import imported_state
+
+    # What is as if nobody had said it is left out, but for the size of a job.
+    document = imported_state(state, changes).snapshot.model_dump(mode="json", exclude_defaults=True)
+    for job in document["jobs"]:
+        job.setdefault("min_gpus", 1)
+    return document
+
+
+def _tell(state: ClusterState, document: Mapping[str, Any], changes: Collection[str]) -> None:
     """A summary, and a line for each kind of thing that was left out or assumed."""
-    console, snapshot = errors(), found.snapshot
-    gpus = sum(node.num_gpus for node in snapshot.cluster.nodes)
-    running = sum(job.current is not None for job in snapshot.jobs)
-    entries = len(snapshot.calendar) if isinstance(snapshot.calendar, tuple) else 0
+    console = errors()
+    nodes, jobs = document["cluster"]["nodes"], document["jobs"]
+    gpus = sum(node["num_gpus"] for node in nodes)
+    running = sum("current" in job for job in jobs)
     console.print(
-        f"{len(snapshot.cluster.nodes)} nodes with {gpus} GPUs; {running} jobs run, {len(snapshot.jobs) - running} may "
-        f"start, {len(found.held)} are held; {entries} entries of the calendar; as of {snapshot.taken_at}",
+        f"{len(nodes)} nodes with {gpus} GPUs; {running} jobs run, {len(jobs) - running} may start, "
+        f"{len(state.held(changes))} are held; {len(state.calendar)} entries of the calendar; "
+        f"as of {datetime.fromtimestamp(state.taken_at_s, UTC)}",
         soft_wrap=True,
     )
-    for note in found.notes[:_SHOWN]:
+    for note in state.notes[:_SHOWN]:
         more = f" (and {note.count - 1} more)" if note.count > 1 else ""
         place = f"{note.document}: {note.pointer}" if note.pointer else note.document
         console.print(f"{place}: {note.detail}{more}", soft_wrap=True, markup=False, style="yellow")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from api.cli.console import errors
 from api.cli.gpu_facts import GpuFacts, GpuNames
-from api.cli.options import readable
+from api.cli.paths import readable
 from stowplan.errors import InputError
 from stowplan.files import read_text
 from topology.gpu_catalogue import known_product

@@ -1,4 +1,4 @@
-"""What commands share: options and files."""
+"""Options that commands share, and how they are read."""
 
 import sys
 from collections.abc import Mapping
@@ -11,13 +11,10 @@ from pydantic_core import from_json
 
 from api.convert.job_model import shipped_calibrations
 from api.figures.picture_format import PictureFormat
-from models.catalogue import using_catalogue
 from models.policies import POLICIES
-from stowplan.catalogue import VARIABLE
 from stowplan.errors import InputError
 
 _PICTURES: Mapping[str, PictureFormat] = {".svg": "svg", ".png": "png"}
-_STDIN = Path("/dev/stdin")
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="JSON file; - for standard input.")]
 Policy = Annotated[str | None, typer.Option(help=f"One of {', '.join(POLICIES)}; needed when FILE is a bare snapshot.")]
@@ -31,24 +28,6 @@ ForecasterOption = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 Output = Annotated[Path | None, typer.Option("--output", "-o", help="Write the JSON to this file, too.")]
-
-
-def _use(context: typer.Context, file: Path | None) -> None:
-    """Find the entries of a user's catalogue until the command is over, in its workers, too."""
-    if file is not None:
-        context.with_resource(using_catalogue(file))
-
-
-Catalogue = Annotated[
-    Path | None,
-    typer.Option(
-        "--catalogue",
-        metavar="FILE",
-        envvar=VARIABLE,
-        callback=_use,
-        help="TOML file with GPUs and models of your own.",
-    ),
-]
 
 
 def given(values: Mapping[str, object]) -> dict[str, object]:
@@ -93,11 +72,6 @@ def picture_format(figure: Path | None) -> PictureFormat | None:
     return _PICTURES[figure.suffix.lower()]
 
 
-def readable(path: Path) -> Path:
-    """The file, or standard input for `-`."""
-    return _STDIN if str(path) == "-" else path
-
-
 def named_calibration(name: Path) -> Path | str:
     """The file, or the name of a calibration of a common system that comes along.
 
@@ -114,18 +88,3 @@ def named_calibration(name: Path) -> Path | str:
             f"{', '.join(shipped_calibrations())}"
         )
     return str(name)
-
-
-def write(path: Path, data: bytes) -> None:
-    """Write a file, in a folder that is made where it is missing.
-
-    Raises
-    ------
-    InputError
-        When it cannot be written.
-    """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}") from error

@@ -16,18 +16,9 @@ from api.cli.files import UNCAPPED
 from api.cli.json_files import read_json
 from api.cli.local_worker import LocalPlanner
 from api.cli.model_file import OF_THE_FILE, plan_of_file, read_model
-from api.cli.options import (
-    Catalogue,
-    Json,
-    Output,
-    given,
-    named_calibration,
-    picture_format,
-    print_document,
-    readable,
-    write,
-)
+from api.cli.options import Json, Output, given, named_calibration, picture_format, print_document
 from api.cli.parallel_console import print_answer
+from api.cli.paths import Catalogue, readable, write
 from api.cli.progress import progress_line
 from api.convert.parallel_answer import answer_document
 from api.convert.parallel_request import in_body, parallel_request, time_limit_s

@@ -13,7 +13,6 @@ from api.cli.exit_codes import EPILOG, ExitCode
 from api.cli.files import load_request
 from api.cli.local_worker import LocalPlanner, local_document
 from api.cli.options import (
-    Catalogue,
     File,
     ForecasterOption,
     Json,
@@ -23,9 +22,8 @@ from api.cli.options import (
     json_object,
     picture_format,
     print_document,
-    readable,
-    write,
 )
+from api.cli.paths import Catalogue, readable, write
 from api.cli.plan_console import print_outcome
 from api.cli.progress import progress_line
 from api.figures.request import FigureRequest

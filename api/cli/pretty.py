@@ -21,8 +21,7 @@ def pretty_json(value: Any) -> str:
 
 def _written(value: Any, indent: str, used: int) -> str:
     """`used` columns of the current line are taken already."""
-    # An item takes three columns or more: what has this many need not be tried.
-    if not isinstance(value, dict | list) or 3 * len(value) < _WIDTH:
+    if _may_fit(value):
         line = _encoded(value)
         if used + len(line) < _WIDTH or not isinstance(value, dict | list) or not value:
             return line
@@ -36,3 +35,12 @@ def _written(value: Any, indent: str, used: int) -> str:
     names = {key: f"{inner}{_key(key)}: " for key in value}
     lines = [names[key] + _written(item, inner, len(names[key])) for key, item in value.items()]
     return "{\n" + ",\n".join(lines) + f"\n{indent}}}"
+
+
+def _may_fit(value: Any) -> bool:
+    """Whether it need be tried on one line: an item takes three columns or more, in whatever it stands."""
+    if not isinstance(value, dict | list):
+        return True
+    if 3 * len(value) >= _WIDTH:
+        return False
+    return all(_may_fit(item) for item in (value.values() if isinstance(value, dict) else value))

@@ -11,7 +11,8 @@ from api.cli.busy import busy
 from api.cli.clusters import CLUSTER_HELP, cluster_of
 from api.cli.commands import command
 from api.cli.exit_codes import EPILOG
-from api.cli.options import Catalogue, Json, Output, given, picture_format, readable, write
+from api.cli.options import Json, Output, given, picture_format
+from api.cli.paths import Catalogue, readable, write
 from api.cli.pretty import pretty_json
 from api.cli.replay_calendar import calendar_of, origin_of
 from api.cli.replay_console import print_results

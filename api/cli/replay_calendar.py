@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 from pydantic_core import to_json
 
 from api.cli.json_files import read_json
-from api.cli.options import readable
+from api.cli.paths import readable
 from api.convert.reading import read_document
 from api.convert.replay_calendar import replay_calendar, reserved_jobs
 from api.schemas.calendar import CalendarEntryDoc

@@ -9,7 +9,7 @@ from pathlib import Path
 from api.cli import console
 from api.cli.json_files import read_json
 from api.cli.local_worker import SLACK_S
-from api.cli.options import write
+from api.cli.paths import write
 from api.figures.picture_format import PictureFormat
 from api.figures.request import ReplayFigure
 from executor.control.controller import Step

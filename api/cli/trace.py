@@ -9,7 +9,8 @@ import typer
 from api.cli.busy import busy
 from api.cli.commands import command
 from api.cli.exit_codes import EPILOG
-from api.cli.options import Json, readable
+from api.cli.options import Json
+from api.cli.paths import readable
 from api.cli.pretty import pretty_json
 from api.cli.trace_console import print_summary
 from api.cli.windows import window_seconds

@@ -13,7 +13,8 @@ from api.cli.busy import busy
 from api.cli.commands import command
 from api.cli.exit_codes import EPILOG, ExitCode
 from api.cli.files import load_allocations, load_snapshot
-from api.cli.options import Catalogue, ForecasterOption, Json, print_document, readable
+from api.cli.options import ForecasterOption, Json, print_document
+from api.cli.paths import Catalogue, readable
 from api.convert.issues import issue_documents
 from api.convert.placement import placement_issues
 from api.schemas.problem import VerificationDoc

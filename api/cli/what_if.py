@@ -14,19 +14,8 @@ from api.cli.exit_codes import EPILOG
 from api.cli.files import PlanFile, load_request
 from api.cli.json_files import read_json
 from api.cli.local_worker import LocalPlanDoc, LocalPlanner, local_document
-from api.cli.options import (
-    Catalogue,
-    File,
-    ForecasterOption,
-    Json,
-    Output,
-    Policy,
-    given,
-    picture_format,
-    print_document,
-    readable,
-    write,
-)
+from api.cli.options import File, ForecasterOption, Json, Output, Policy, given, picture_format, print_document
+from api.cli.paths import Catalogue, readable, write
 from api.cli.plan import outcome_code
 from api.cli.progress import progress_line
 from api.cli.what_if_console import print_what_if

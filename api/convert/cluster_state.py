@@ -57,10 +57,11 @@ def imported(
 ) -> ImportedSnapshotDoc:
     """The snapshot of documents; `changes`: job id -> fields of its document. Raises what `imported_body` does."""
     with without_collection():
-        return _imported(read_state(format_, documents, options), changes)
+        return imported_state(read_state(format_, documents, options), changes)
 
 
-def _imported(state: ClusterState, changes: Mapping[str, Mapping[str, Any]]) -> ImportedSnapshotDoc:
+def imported_state(state: ClusterState, changes: Mapping[str, Mapping[str, Any]]) -> ImportedSnapshotDoc:
+    """The snapshot of a state that was read, as `imported` gives it."""
     snapshot = _document(state, changes)
     if changes:
         snapshot = _changed(snapshot, changes, state)
@@ -68,9 +69,7 @@ def _imported(state: ClusterState, changes: Mapping[str, Mapping[str, Any]]) -> 
     return ImportedSnapshotDoc(
         snapshot=snapshot,
         held=tuple(
-            HeldJobDoc(id=item.job.id, num_gpus=item.job.min_gpus, why=item.held)
-            for item in state.jobs
-            if item.held is not None and not (item.on_hold and item.job.id in changes)
+            HeldJobDoc(id=item.job.id, num_gpus=item.job.min_gpus, why=item.held or "") for item in state.held(changes)
         ),
         notes=tuple(
             ImportNoteDoc(

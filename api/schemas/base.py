@@ -7,16 +7,14 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import CoreSchema, core_schema
 
-# Far above any cluster that exists, far below what would exhaust memory or overflow 64 bits.
-MAX_GPUS_PER_NODE = 4096
-MAX_GPUS = 10_000_000
-MAX_ITEMS = 200_000
-MAX_COUNT = 1_000_000_000
-MAX_BYTES = 2**62
-MAX_NAME_LENGTH = 256
+from api.schemas.limits import MAX_BYTES as MAX_BYTES
+from api.schemas.limits import MAX_COUNT as MAX_COUNT
+from api.schemas.limits import MAX_GPUS as MAX_GPUS
+from api.schemas.limits import MAX_GPUS_PER_NODE as MAX_GPUS_PER_NODE
+from api.schemas.limits import MAX_ITEMS as MAX_ITEMS
+from api.schemas.limits import MAX_NAME_LENGTH as MAX_NAME_LENGTH
+from api.schemas.limits import NAME_PATTERN as NAME_PATTERN
 
-# No control characters and no line breaks, which would garble terminals, logs and pictures.
-NAME_PATTERN = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]+$"
 Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME_LENGTH, pattern=NAME_PATTERN)]
 # What may stand in a path.
 ForecasterName = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]

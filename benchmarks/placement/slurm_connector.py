@@ -32,18 +32,20 @@ from benchmarks.rows import Row, show, write
 from stowplan.errors import InputError
 from topology.readers.hostlist import expand_hostlist
 
-_GPUS = 8
-_NODES = (1, 1, 2, 2, 2, 3, 4, 0)
-_PACE_S = 0.25
+NUM_GPUS = 8
+NODES = (1, 1, 2, 2, 2, 3, 4, 0)
+PACE_S = 0.25
+# What users say; how long jobs run nobody knows.
+LIMIT_S = 120
 _POLL_S = 0.5
 _LIMIT_S = 900.0
 _SOON = "--begin=now+5minutes"
-_LEAF = {node: leaf for leaf, nodes in LARGER.leaves.items() for node in nodes}
-_POD = {leaf: pod for pod, leaves in LARGER.pods.items() for leaf in leaves}
+LEAF = {node: leaf for leaf, nodes in LARGER.leaves.items() for node in nodes}
+POD = {leaf: pod for pod, leaves in LARGER.pods.items() for leaf in leaves}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Job:
+class SizedJob:
     """What is submitted: whole nodes, or half a node where `nodes` is 0."""
 
     nodes: int
@@ -51,14 +53,15 @@ class _Job:
 
     @property
     def gpus(self) -> int:
-        return _GPUS * self.nodes or _GPUS // 2
+        """Of all its nodes."""
+        return NUM_GPUS * self.nodes or NUM_GPUS // 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Ran:
+class Ran:
     """What became of it, in seconds since 1970."""
 
-    job: _Job
+    job: SizedJob
     submitted_s: float
     began_s: float
     ended_s: float
@@ -72,34 +75,47 @@ def main(
         float, typer.Option(min=1, max=60, help="Seconds of the shortest job; the longest has four times as many.")
     ] = 5.0,
     interval: Annotated[float, typer.Option(min=0.1, max=60, help="Seconds between looks of the connection.")] = 1.0,
+    nearness: Annotated[float, typer.Option(min=0, help="nearness_s of gang: longer, for closer nodes.")] = 30.0,
+    near_wait: Annotated[float, typer.Option(min=0, help="Seconds that a job waits for closer nodes.")] = 2.0,
     name: Annotated[str, typer.Option(help="Name of the result.")] = "slurm_connector",
 ) -> None:
     """Run the same jobs under Slurm alone and under `stowplan connect slurm`: spread, waiting, makespan."""
     if (lacking := missing()) is not None:
         raise InputError(f"this needs a Slurm: {lacking}")
+    parameters = f'{{"nearness_s": {nearness}}}'
+    ours = ("--interval", str(interval), "--near-wait", str(near_wait), "--parameters", parameters)
     rows: list[Row] = []
     for seed in range(rounds):
-        drawn = random.Random(seed)  # noqa: S311 - repeatable, no secret
-        made = [_Job(nodes=drawn.choice(_NODES), seconds=drawn.uniform(shortest, 4 * shortest)) for _ in range(jobs)]
+        made = drawn_jobs(seed, jobs, shortest)
         for who in ("slurm", "stowplan"):
             with tempfile.TemporaryDirectory(prefix="stowplan-") as folder:
-                ran = _run(Path(folder), made, interval if who == "stowplan" else None)
-            rows.append({"seed": seed, "who": who, **_figures(ran)})
+                ran = _run(Path(folder), made, ours if who == "stowplan" else None)
+            rows.append({"seed": seed, "who": who, **figures(ran), "load": round(os.getloadavg()[0], 1)})
     show(f"{jobs} jobs, the same for both", rows)
     write(name, inspect.cleandoc(__doc__ or ""), rows)
 
 
-def _run(folder: Path, jobs: Sequence[_Job], interval_s: float | None) -> list[_Ran]:
-    """All jobs, on a Slurm of their own; `interval_s` of the connection to it, None without."""
+def drawn_jobs(seed: int, num_jobs: int, shortest_s: float) -> list[SizedJob]:
+    """The jobs of a round."""
+    drawn = random.Random(seed)  # noqa: S311 - repeatable, no secret
+    return [
+        SizedJob(nodes=drawn.choice(NODES), seconds=drawn.uniform(shortest_s, 4 * shortest_s)) for _ in range(num_jobs)
+    ]
+
+
+def _run(folder: Path, jobs: Sequence[SizedJob], options: Sequence[str] | None) -> list[Ran]:
+    """All jobs, on a Slurm of their own; `options` of the connection to it, None without."""
     told = folder / "told"
-    with slurm_cluster(folder / "slurm", gpus=Gpus(type="h100", num=_GPUS), layout=LARGER, settings=OFTEN) as cluster:
-        connection = None if interval_s is None else _connection(folder, cluster.environment, interval_s)
+    with slurm_cluster(
+        folder / "slurm", gpus=Gpus(type="h100", num=NUM_GPUS), layout=LARGER, settings=OFTEN
+    ) as cluster:
+        connection = None if options is None else _connection(folder, cluster.environment, options)
         try:
             submitted_s = {}
             for k, job in enumerate(jobs):
                 submitted_s[k] = time.time()
                 _submit(job, k, told, cluster.environment, opts_in=connection is not None)
-                time.sleep(_PACE_S)
+                time.sleep(PACE_S)
             return _wait_for_all(told, jobs, submitted_s, connection)
         finally:
             if connection is not None:
@@ -107,8 +123,8 @@ def _run(folder: Path, jobs: Sequence[_Job], interval_s: float | None) -> list[_
                 connection.wait(60)
 
 
-def _connection(folder: Path, environment: Mapping[str, str], interval_s: float) -> "subprocess.Popen[bytes]":
-    options = ("--send", "--interval", str(interval_s), "--lock", str(folder / "lock"), "--arnold", '{"alpha": 0.3}')
+def _connection(folder: Path, environment: Mapping[str, str], given: Sequence[str]) -> "subprocess.Popen[bytes]":
+    options = ("--send", "--lock", str(folder / "lock"), "--arnold", '{"alpha": 0.3}', *given)
     path = folder / "connection.log"
     with path.open("wb") as log:
         connection = subprocess.Popen(
@@ -126,19 +142,19 @@ def _connection(folder: Path, environment: Mapping[str, str], interval_s: float)
     return connection
 
 
-def _submit(job: _Job, number: int, told: Path, environment: Mapping[str, str], *, opts_in: bool) -> None:
+def _submit(job: SizedJob, number: int, told: Path, environment: Mapping[str, str], *, opts_in: bool) -> None:
     line = f'echo {number} begin $(date +%s.%N) "$SLURM_JOB_NODELIST" >> {told}; sleep {job.seconds:.2f}; '
     line += f"echo {number} end $(date +%s.%N) - >> {told}"
-    degrees = f": tp={_GPUS} dp={job.nodes}" if job.nodes > 1 else ""
+    degrees = f": tp={NUM_GPUS} dp={job.nodes}" if job.nodes > 1 else ""
     ours = (_SOON, f"--comment=stowplan{degrees}") if opts_in else ()
-    size = (f"--nodes={job.nodes}", f"--gpus-per-node={_GPUS}") if job.nodes else (f"--gpus={job.gpus}",)
-    words = ("sbatch", "--mem=1", "-t", "2", "-o", "/dev/null", *ours, *size, "--wrap", line)
+    size = (f"--nodes={job.nodes}", f"--gpus-per-node={NUM_GPUS}") if job.nodes else (f"--gpus={job.gpus}",)
+    words = ("sbatch", "--mem=1", "-t", f"{LIMIT_S // 60}", "-o", "/dev/null", *ours, *size, "--wrap", line)
     subprocess.run(words, env=environment, check=True, stdout=subprocess.DEVNULL, timeout=60)
 
 
 def _wait_for_all(
-    told: Path, jobs: Sequence[_Job], submitted_s: Mapping[int, float], connection: "subprocess.Popen[bytes] | None"
-) -> list[_Ran]:
+    told: Path, jobs: Sequence[SizedJob], submitted_s: Mapping[int, float], connection: "subprocess.Popen[bytes] | None"
+) -> list[Ran]:
     limit_s = time.monotonic() + _LIMIT_S
     while True:
         lines = [line.split() for line in told.read_text().splitlines()] if told.exists() else []
@@ -149,7 +165,7 @@ def _wait_for_all(
             raise InputError(f"{len(ends)} of {len(jobs)} jobs have ended, and nothing goes on")
         time.sleep(_POLL_S)
     return [
-        _Ran(
+        Ran(
             job=jobs[int(words[0])],
             submitted_s=submitted_s[int(words[0])],
             began_s=float(words[2]),
@@ -161,10 +177,11 @@ def _wait_for_all(
     ]
 
 
-def _figures(ran: Sequence[_Ran]) -> Row:
+def figures(ran: Sequence[Ran]) -> dict[str, float]:
+    """Spread, waiting and makespan."""
     several = [one for one in ran if one.job.nodes > 1]
-    leaves = [len({_LEAF[node] for node in one.nodes}) for one in several]
-    pods = [len({_POD[_LEAF[node]] for node in one.nodes}) for one in several]
+    leaves = [len({LEAF[node] for node in one.nodes}) for one in several]
+    pods = [len({POD[LEAF[node]] for node in one.nodes}) for one in several]
     fewest = [-(-one.job.nodes // 2) for one in several]
     first_s = min(one.submitted_s for one in ran)
     makespan_s = max(one.ended_s for one in ran) - first_s
@@ -182,6 +199,5 @@ def _figures(ran: Sequence[_Ran]) -> Row:
         "waited, s": round(mean(waited_s), 2),
         "median": round(median(waited_s), 2),
         "makespan, s": round(makespan_s, 1),
-        "utilisation": round(busy / (makespan_s * _GPUS * len(LARGER.nodes)), 3),
-        "load": round(os.getloadavg()[0], 1),
+        "utilisation": round(busy / (makespan_s * NUM_GPUS * len(LARGER.nodes)), 3),
     }

@@ -1,6 +1,6 @@
 """The loop of a connection: decide as long as there is something to decide on, anew where there are other nodes."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from executor.control.backend import ClusterBackend
@@ -19,12 +19,21 @@ class ConnectedCluster(ClusterBackend, Protocol):
         """Look at everything anew, for a new controller."""
 
 
-def decisions(cluster: ConnectedCluster, options: ControlOptions, planner: Planner) -> Iterator[Step]:
-    """What happens and is decided, until the cluster is closed."""
+def decisions(
+    cluster: ConnectedCluster,
+    options: ControlOptions,
+    planner: Planner,
+    due_s: Callable[[], float | None] = lambda: None,
+) -> Iterator[Step]:
+    """What happens and is decided, until the cluster is closed. `due_s`: when a planner wants to be asked again, on the
+    cluster's clock, if nothing happens until then; None: it does not."""
     controller = Controller(cluster, options, planner)
     while True:
         step = controller.step()
         if step is not None:
+            again_s = due_s()
+            if again_s is not None:
+                cluster.wake_at(again_s)
             yield step
         elif cluster.needs_new_controller:
             cluster.take_over()

@@ -86,6 +86,10 @@ class StateJob:
     held: str | None = None
     on_hold: bool = False
 
+    def is_held(self, released: Collection[str]) -> bool:
+        """Whether it cannot start now, also if those on hold were `released`."""
+        return self.held is not None and not (self.on_hold and self.job.id in released)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
@@ -143,8 +147,12 @@ class ClusterState:
         InputError
             When jobs or calendar do not go with the cluster.
         """
-        jobs = tuple(item.job for item in self.jobs if item.held is None or (item.on_hold and item.job.id in released))
+        jobs = tuple(item.job for item in self.jobs if not item.is_held(released))
         return Snapshot(cluster=self.cluster, jobs=jobs, calendar=self.calendar)
+
+    def held(self, released: Collection[str] = ()) -> tuple[StateJob, ...]:
+        """What is not planned then: jobs that cannot start whatever is free."""
+        return tuple(item for item in self.jobs if item.is_held(released))
 
 
 def priority_ranks(values: Iterable[float]) -> dict[float, int]:

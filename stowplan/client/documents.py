@@ -3682,6 +3682,11 @@ class GangParametersDoc(TypedDict, closed=True):
     """
     But for fifo: a job that finds no room takes the GPUs of preemptible jobs that come later by the order.
     """
+    nearness_s: NotRequired[float]
+    """
+    The job that is next is promised nodes that are closer together, where that takes it so many seconds longer at
+    most; others start on the nodes that it does not want. It still starts on any as soon as it can.
+    """
     service_thresholds: NotRequired[list[ServiceThreshold]]
     """
     Order las: GPU seconds from which on jobs are in the second queue, the third, ..., ascending.

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from api.schemas.base import MAX_GPUS, Name, Positive
+from api.schemas.base import MAX_GPUS, Name, NonNegative, Positive
 from api.schemas.policies.base import ParametersDoc
 from models.allocation.gang.parameters import Backfill, GangParameters, QueueOrder
 
@@ -31,6 +31,9 @@ class GangParametersDoc(ParametersDoc):
     """How long jobs run that do not say (null: not known, so that their GPUs are not counted on)."""
     preemption: bool = False
     """But for fifo: a job that finds no room takes the GPUs of preemptible jobs that come later by the order."""
+    nearness_s: NonNegative = 0.0
+    """The job that is next is promised nodes that are closer together, where that takes it so many seconds longer at
+    most; others start on the nodes that it does not want. It still starts on any as soon as it can."""
     service_thresholds: Annotated[tuple[Positive, ...], Field(min_length=1, max_length=100)] = (3250.0, 7200.0)
     """Order las: GPU seconds from which on jobs are in the second queue, the third, ..., ascending."""
     quotas: Annotated[

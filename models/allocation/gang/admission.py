@@ -283,7 +283,13 @@ class _Admitting:
         promises = {}
         for k, shapes in self._next:
             found = [
-                promise(shape, self._states(self._snapshot.jobs[k], shape, layout), uses[shape.gpu_type], layout.units)
+                promise(
+                    shape,
+                    self._states(self._snapshot.jobs[k], shape, layout),
+                    uses[shape.gpu_type],
+                    layout.units,
+                    self._parameters.nearness_s,
+                )
                 for shape in shapes
             ]
             made = min((made for made in found if made is not None), key=lambda made: made.start_s, default=None)

@@ -41,7 +41,8 @@ def order_violations(
     found = list(walk.violations())
     if walk.nexts:
         nodes = _Nodes(snapshot, shapes.rooms, access, _timed(snapshot, parameters, plan, running, keeping))
-        found += [issue for first in walk.nexts for issue in _promise_violations(nodes, first)]
+        late_s = parameters.nearness_s
+        found += [issue for first in walk.nexts for issue in _promise_violations(nodes, first, late_s)]
     leaving = {job.id for job in snapshot.jobs if job.id in running and access.must_leave(job)}
     losing = running - keeping - leaving - {first.job.id for first in walk.nexts}
     return [*found, *_idle_violations(snapshot, plan, losing)] if losing else found
@@ -163,10 +164,11 @@ def _timed(
     return timed
 
 
-def _promise_violations(nodes: "_Nodes", first: _Next) -> Iterator[Issue]:
+def _promise_violations(nodes: "_Nodes", first: _Next, late_s: float) -> Iterator[Issue]:
+    """`late_s`: how much later it may start for nodes that are close together."""
     before_s = min(nodes.start_s(first.job, shape, first.key) for shape in first.shapes)
     after_s = min(nodes.start_s(first.job, shape, None) for shape in first.shapes)
-    if after_s > before_s + _SAME_S * max(1.0, before_s):
+    if after_s > before_s + late_s + _SAME_S * max(1.0, before_s):
         yield Issue(
             code="next_job_delayed",
             pointer="/allocations",

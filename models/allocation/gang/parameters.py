@@ -47,6 +47,8 @@ class GangParameters(Parameters):
     default_remaining_s: how long jobs run that do not say (None: not known; their GPUs are not counted on).
     preemption: but for `fifo`, a job that does not fit takes the GPUs of preemptible jobs that come later than itself:
     of lower priority, with longer remaining time, or in a later queue of `las`.
+    nearness_s: the job that is next is promised nodes that are closer together, where that takes it so many seconds
+    longer at most; others start on those that it does not want. It still starts on any as soon as it can.
     service_thresholds: under `las`, GPU seconds from which on jobs are in the second queue, the third, ...; by default
     those of the released simulator of Tiresias.
     quotas: most GPUs that the jobs of a queue may have together; a queue without one has no limit.
@@ -64,6 +66,7 @@ class GangParameters(Parameters):
     backfill: Backfill = Backfill.EASY
     default_remaining_s: float | None = None
     preemption: bool = False
+    nearness_s: float = 0.0
     service_thresholds: tuple[float, ...] = (3250.0, 7200.0)
     quotas: Mapping[str, int] = field(default_factory=dict)
 
@@ -72,6 +75,8 @@ class GangParameters(Parameters):
             value = getattr(self, name)
             if value is not None and not (math.isfinite(value) and value > 0):
                 raise InputError(f"{name} is {value}; must be finite and above 0")
+        if not (math.isfinite(self.nearness_s) and self.nearness_s >= 0):
+            raise InputError(f"nearness_s is {self.nearness_s}; must be finite and at least 0")
         if not 1 <= self.priority_ratio <= 100:
             raise InputError(f"priority_ratio is {self.priority_ratio}; must be from 1 to 100")
         raise_for_epsilon(self.epsilon)

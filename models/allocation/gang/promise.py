@@ -59,9 +59,11 @@ class NodeRoom:
         return not any(from_s <= start_s < until_s for from_s, until_s in self.closed)
 
 
-def promise(shape: Shape, nodes: Sequence[NodeRoom], uses: Iterable[Use], units: IntMatrix) -> Promise | None:
+def promise(
+    shape: Shape, nodes: Sequence[NodeRoom], uses: Iterable[Use], units: IntMatrix, nearness_s: float = 0.0
+) -> Promise | None:
     """The reservation of a job on the nodes of one type, which its shape fits when all jobs have ended; None where the
-    calendar rules out every start."""
+    calendar rules out every start. `nearness_s`: how much later than the earliest start, for nodes that are closer."""
     ends: dict[int, list[tuple[float, int]]] = defaultdict(list)
     for node, num_gpus, left_s in uses:
         ends[node].append((left_s, num_gpus))
@@ -74,6 +76,8 @@ def promise(shape: Shape, nodes: Sequence[NodeRoom], uses: Iterable[Use], units:
         if when_s is not None:
             room_s[state.node] = when_s
     start_s = _start_s(shape, nodes, whole_s, room_s)
+    if start_s < math.inf and shape.num_whole > 1 and nearness_s:
+        start_s = _near_s(shape, start_s, start_s + nearness_s, nodes, whole_s, room_s, units)
     by_then_s = start_s
     if start_s == math.inf:
         # Some end nobody knows when; that may be now.
@@ -116,6 +120,37 @@ def _start_s(
         for ready_s, is_whole in ((whole_s.get(state.node, math.inf), 1), (room_s.get(state.node, math.inf), 0)):
             spans += [(span, is_whole, 1 - is_whole) for span in open_spans(ready_s, state.closed)]
     return first_moment_s(spans, shape.num_whole, _num_rooms(shape))
+
+
+def _near_s(
+    shape: Shape,
+    start_s: float,
+    limit_s: float,
+    nodes: Sequence[NodeRoom],
+    whole_s: Mapping[int, float],
+    room_s: Mapping[int, float],
+    units: IntMatrix,
+) -> float:
+    """The first moment at which nodes are whole and open that are as close together as those of the limit; the earliest
+    start where these are no closer."""
+
+    def spread(time_s: float) -> tuple[int, ...]:
+        ready = sorted(
+            state.node for state in nodes if whole_s.get(state.node, math.inf) <= time_s and state.is_open(time_s)
+        )
+        rooms = sum(room_s.get(state.node, math.inf) <= time_s and state.is_open(time_s) for state in nodes)
+        if len(ready) < shape.num_whole or rooms < _num_rooms(shape):
+            return (len(units) + 1,)
+        chosen = nearest_nodes(np.array(ready, dtype=np.int64), shape.num_whole, units, ())
+        return tuple(len(np.unique(column)) for column in units[chosen].T)
+
+    times_s = sorted({start_s, *(time_s for time_s in whole_s.values() if start_s < time_s <= limit_s)})
+    best, (low, high) = spread(times_s[-1]), (0, len(times_s) - 1)
+    # The more nodes are whole, the closer they are, but for what the calendar closes meanwhile.
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if spread(times_s[middle]) <= best else (middle + 1, high)
+    return times_s[low] if spread(times_s[low]) < spread(start_s) else start_s
 
 
 def _if_known(times_s: Mapping[int, float]) -> dict[int, float]:

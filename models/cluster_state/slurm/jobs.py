@@ -27,6 +27,16 @@ _LIMITS = ("QOS", "Assoc", "Max")
 _ARRAY_LIMIT = "JobArrayTaskLimit"
 _TASKS = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?", re.ASCII)
 MAX_JOBS = 200_000
+# All that is read of a job, here and by those who plan it.
+JOB_FIELDS = (
+    *("job_id", "array_job_id", "array_task_id", "array_task_string", "array_max_tasks"),
+    *("het_job_id", "het_job_offset", "name", "user_name", "account", "qos", "partition", "resv_name"),
+    *("job_state", "state_reason", "dependency", "hold", "priority", "requeue", "restart_cnt", "shared", "exclusive"),
+    *("submit_time", "eligible_time", "start_time", "end_time", "deadline", "last_sched_evaluation", "time_limit"),
+    *("nodes", "node_count", "tasks", "sockets_per_node", "required_nodes", "excluded_nodes", "features"),
+    *("tres_req_str", "tres_per_job", "tres_per_node", "tres_per_socket", "tres_per_task", "tres_alloc_str"),
+    "gres_detail",
+)
 _MAX_TASKS = 100_000
 _S_PER_MINUTE = 60.0
 

@@ -10,6 +10,11 @@ from models.cluster_state.slurm.records import Record, slurm_records
 from topology.cluster import NodeState
 
 COMMAND = "scontrol show nodes --json"
+# All that is read of a node.
+NODE_FIELDS = (
+    *("name", "state", "state_flags", "reason", "gres", "gres_used", "partitions"),
+    *("last_busy", "slurmd_start_time"),
+)
 # What Slurm says of a state, as flags or instead of it: nothing runs there; it takes no new work; it is no node yet.
 _DOWN = frozenset({"DOWN", "ERROR", "UNKNOWN", "NOT_RESPONDING", "NO_RESPOND", "POWERING_DOWN", "REBOOT_ISSUED"})
 _DRAINED = frozenset({"DRAIN", "FAIL", "REBOOT_REQUESTED", "INVALID_REG", "POWER_DRAIN", "POWER_DOWN", "BLOCKED"})
@@ -65,7 +70,7 @@ def read_nodes(
     left_out: dict[str, str] = {}
     partitions: set[str] = set()
     seen_s = 0.0
-    for record in slurm_records(document, "nodes", COMMAND):
+    for record in slurm_records(document, "nodes", COMMAND, NODE_FIELDS):
         name = record.text("name")
         if not name:
             raise record.fault("name", "is missing; must be the name of the node")

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from models.cluster_state.base import ClusterState, Documents, Notes, SourceDocument, StateOptions
 from models.cluster_state.gpus import KnownGpus
 from models.cluster_state.slurm.accounting import read_accounting
-from models.cluster_state.slurm.jobs import MAX_JOBS, SlurmJob, holds_nodes, slurm_jobs
+from models.cluster_state.slurm.jobs import JOB_FIELDS, MAX_JOBS, SlurmJob, holds_nodes, slurm_jobs
 from models.cluster_state.slurm.nodes import SlurmNodes, read_nodes
 from models.cluster_state.slurm.planned import PlannedJobs
 from models.cluster_state.slurm.records import Record, slurm_records
@@ -47,7 +47,8 @@ def _state(documents: Documents, options: StateOptions) -> ClusterState:
     down, fabric_of = _partitions(given.get("partitions"))
     chosen = options.settings.get("fabric") or fabric_of.get(partition or "")
     fabric = _fabric(given.get("topology"), nodes, chosen, notes)
-    records = slurm_records(given["queue"], "jobs", _QUEUE_COMMAND) if "queue" in given else []
+    queue = given.get("queue")
+    records = [] if queue is None else slurm_records(queue, "jobs", _QUEUE_COMMAND, JOB_FIELDS)
     at_s = options.taken_at_s or _seen_s(records, nodes)
     jobs = _jobs(records, notes, at_s, down)
     earlier = read_accounting(given["accounting"]) if "accounting" in given else {}

@@ -13,10 +13,10 @@ from benchmarks.workloads.slurm_documents import document, job, node, reservatio
 from models.cluster_state import SourceDocument, StateOptions, read_state
 from stowplan.errors import InputError
 
-_ANYTHING: st.SearchStrategy[Any] = st.none() | st.booleans() | st.integers(-5, 2**70) | st.floats(0, 10)
-_ANYTHING |= st.text(max_size=6) | st.sampled_from(["n" * 300, "\x1b[31m", "gpu:h100:9", "1-9%2"])
-_ANYTHING |= st.lists(_ANYTHING, max_size=2) | st.dictionaries(st.sampled_from(["set", "number", "state"]), _ANYTHING)
-_ROLES = {"nodes": "nodes", "queue": "jobs", "reservations": "reservations", "partitions": "partitions"}
+ANYTHING: st.SearchStrategy[Any] = st.none() | st.booleans() | st.integers(-5, 2**70) | st.floats(0, 10)
+ANYTHING |= st.text(max_size=6) | st.sampled_from(["n" * 300, "\x1b[31m", "gpu:h100:9", "1-9%2"])
+ANYTHING |= st.lists(ANYTHING, max_size=2) | st.dictionaries(st.sampled_from(["set", "number", "state"]), ANYTHING)
+ROLES = {"nodes": "nodes", "queue": "jobs", "reservations": "reservations", "partitions": "partitions"}
 
 
 def texts() -> dict[str, Any]:
@@ -27,7 +27,7 @@ def texts() -> dict[str, Any]:
         "reservations": [reservation("r", "n2", 60, 120)],
         "partitions": [{"name": "gpu", "partition": {"state": ["UP"]}, "topology": ""}],
     }
-    return {role: json.loads(document(_ROLES[role], found)) for role, found in records.items()}
+    return {role: json.loads(document(ROLES[role], found)) for role, found in records.items()}
 
 
 def documents(found: dict[str, Any]) -> dict[str, list[SourceDocument]]:
@@ -37,9 +37,9 @@ def documents(found: dict[str, Any]) -> dict[str, list[SourceDocument]]:
 @given(data=st.data())
 def test_whatever_a_field_holds_it_is_read_or_refused(data: st.DataObject) -> None:
     found = texts()
-    role = data.draw(st.sampled_from(sorted(_ROLES)))
-    record = data.draw(st.sampled_from(found[role][_ROLES[role]]))
-    record[data.draw(st.sampled_from(sorted(record)))] = data.draw(_ANYTHING)
+    role = data.draw(st.sampled_from(sorted(ROLES)))
+    record = data.draw(st.sampled_from(found[role][ROLES[role]]))
+    record[data.draw(st.sampled_from(sorted(record)))] = data.draw(ANYTHING)
     with suppress(InputError):
         snapshot_from_document(imported("slurm", documents(found), StateOptions(), {}).snapshot)
 

@@ -1,5 +1,6 @@
 """What Slurm says becomes a snapshot: real documents of one version, and those of all others as Slurm writes them."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,10 @@ from benchmarks.workloads.slurm_documents import (
     run,
     running,
 )
-from models.cluster_state import ClusterState, StateOptions
-from models.cluster_state.base import StateJob
+from models.cluster_state import ClusterState, StateOptions, read_state
+from models.cluster_state.base import ParsedDocument, StateJob
+from models.cluster_state.slurm.jobs import JOB_FIELDS
+from models.cluster_state.slurm.nodes import NODE_FIELDS
 from models.workload import NodeGpus
 from stowplan.errors import InputError
 from tests.growth import work
@@ -406,3 +409,35 @@ def test_the_cost_grows_as_the_cluster() -> None:
         return work(lambda: read(nodes=nodes, queue=queue, topology=tree).snapshot())
 
     assert size(160) < 2.3 * size(80)
+
+
+class _Asked(dict[str, Any]):
+    """A record that notes which fields are asked for."""
+
+    def __init__(self, values: dict[str, Any], asked: set[str]) -> None:
+        super().__init__(values)
+        self.asked = asked
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self.asked.add(key)
+        return super().get(key, default)
+
+
+def test_the_fields_that_are_read_are_those_that_are_built() -> None:
+    # A text is read field by field: what is read and not named would always be missing.
+    asked: dict[str, set[str]] = {"nodes": set(), "jobs": set()}
+    jobs = [
+        running(1, "n1", ["gpu:h100:8(IDX:0-7)"]),
+        running(2, "n2", [], tres_alloc_str="gres/gpu=4"),
+        job(3, tres_per_node="", tres_per_job="gres/gpu=4"),
+        job(4, array_job_id=4, array_task_string="0-3%2", array_max_tasks=0),
+        job(5, array_job_id=5, array_task_id=1),
+        job(6, het_job_id=6, het_job_offset=0),
+    ]
+    documents = {}
+    for role, key, records in (("nodes", "nodes", NODES), ("queue", "jobs", jobs)):
+        whole = json.loads(document(key, records))
+        whole[key] = [_Asked(record, asked[key]) for record in whole[key]]
+        documents[role] = [ParsedDocument(name=role, value=whole)]
+    read_state("slurm", documents, StateOptions())
+    assert asked == {"nodes": set(NODE_FIELDS), "jobs": set(JOB_FIELDS)}

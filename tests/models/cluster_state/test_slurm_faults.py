@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.workloads.slurm_documents import document, job, node, reservation, running
 from models.cluster_state import SourceDocument, StateOptions, read_state
-from models.cluster_state.json_documents import read_json_document
+from models.cluster_state.json_documents import read_json_document, read_listed
 from stowplan.errors import FileFormatError, InputError
 from tests.models.cluster_state.slurm_documents import NODES, read, state_of
 
@@ -122,3 +122,28 @@ def test_what_is_no_json_is_told_as_the_library_tells_it(text: str) -> None:
         json.loads(text)
     with pytest.raises(FileFormatError, match=re.escape(known.value.msg)):
         read_json_document(SourceDocument(name="x", text=text))
+
+
+@pytest.mark.parametrize(
+    "value", ['1, "a": 2', "NaN", "1e400", "-0.0", str(10**30), '"\\ud800"', "[" * 300 + "]" * 300]
+)
+def test_what_is_read_of_a_listed_record_is_what_the_library_reads(value: str) -> None:
+    text = f'{{"meta": [0], "jobs": [{{"b": {value}, "a": {value}}}, {{"b": 0}}], "errors": []}}'
+    whole, found = json.loads(text), read_listed(SourceDocument(name="x", text=text), "jobs", ("a", "c"))
+    assert found["meta"] == [0]
+    assert repr([record.get("a") for record in found["jobs"]]) == repr([record.get("a") for record in whole["jobs"]])
+
+
+@pytest.mark.parametrize(
+    "text", ["", '{"jobs": [{"b": tru}]}', '{"jobs": [{"b": "\t"}]}', '{"jobs": []} 2', "{'jobs': []}"]
+)
+def test_what_is_wrong_where_nobody_reads_is_told_all_the_same(text: str) -> None:
+    with pytest.raises(FileFormatError) as known:
+        read_json_document(SourceDocument(name="x", text=text))
+    with pytest.raises(FileFormatError, match=re.escape(known.value.detail)):
+        read_listed(SourceDocument(name="x", text=text), "jobs", ("a",))
+
+
+@pytest.mark.parametrize("text", ["[]", '{"job": []}', '{"jobs": {}}', '{"jobs": [1]}', '{"jobs": null}'])
+def test_another_document_than_a_list_is_read_whole(text: str) -> None:
+    assert read_listed(SourceDocument(name="x", text=text), "jobs", ("a",)) == json.loads(text)

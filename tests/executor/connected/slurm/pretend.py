@@ -4,12 +4,14 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from benchmarks.workloads.slurm_documents import NOW_S, document, job, node, running
 from executor.connected.clock import Clock
 from executor.connected.journal import Journal
 from executor.connected.loop import decisions
+from executor.connected.nearness import NearNodesFirst
 from executor.connected.slurm.backend import SlurmCluster
 from executor.connected.slurm.client import SlurmAwayError, SlurmClient, SlurmRefusedError, site_of
 from executor.connected.slurm.terms import Terms
@@ -120,13 +122,20 @@ class Loop:
     """A connection to it: `then` happens one after the other, each while the loop waits to look again; then it ends."""
 
     def __init__(
-        self, slurm: PretendSlurm, terms: Terms | None = None, *, is_dry: bool = False, **parameters: Any
+        self,
+        slurm: PretendSlurm,
+        terms: Terms | None = None,
+        *,
+        is_dry: bool = False,
+        near_wait_s: float = 0.0,
+        topology: Path | None = None,
+        **parameters: Any,
     ) -> None:
         self.slurm, self.said, self.lines = slurm, list[str](), list[str]()
         self.clock = PretendClock(slurm, [])
         self.cluster = SlurmCluster(
             slurm,
-            site_of(slurm),
+            site_of(slurm, topology),
             terms or Terms(),
             StateOptions(),
             Journal(self.lines.append, is_dry=is_dry),
@@ -134,7 +143,8 @@ class Loop:
             say=self.said.append,
         )
         self._options = ControlOptions(parameters=GangParameters(**parameters))
+        self.planner = NearNodesFirst(plan, near_wait_s, lambda: self.cluster.now_s)
 
     def run(self, *then: Callable[[], None]) -> list[Step]:
         self.clock.then += [*then, self.cluster.close]
-        return list(decisions(self.cluster, self._options, plan))
+        return list(decisions(self.cluster, self._options, self.planner, lambda: self.planner.due_s))

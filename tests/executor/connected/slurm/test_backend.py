@@ -1,5 +1,6 @@
 """What is told to a Slurm that is pretended, as things happen; time passes where it is waited for."""
 
+from pathlib import Path
 from typing import Any
 
 from benchmarks.workloads.slurm_documents import NOW_S, node, reservation, running
@@ -33,6 +34,19 @@ def test_what_fits_is_sent_and_what_does_not_is_kept_and_renewed() -> None:
     # Looked at every 5 s, renewed when a third of 600 s is left.
     Loop(here).run(*[nothing] * 90)
     assert here.updates() == {"2": ["update StartTime=now+600"]}
+
+
+def test_a_job_that_waits_for_closer_nodes_starts_though_nothing_happens(tmp_path: Path) -> None:
+    topology = tmp_path / "topology.conf"
+    topology.write_text("SwitchName=a Nodes=n[0-1]\nSwitchName=b Nodes=n[2-3]\n")
+    held = [running(number, name, ["gpu:h100:8(IDX:0-7)"]) for number, name in ((1, "n0"), (4, "n2"))]
+    here = slurm(*held, ours(2, node_count=2, tres_per_node="gres/gpu:h100:8"))
+    Loop(here, near_wait_s=12, topology=topology).run(*[nothing] * 4)
+    kept, sent = here.updates()["2"]
+    assert kept == "update StartTime=now+600 AdminComment=[stowplan kept nodes=2-0 misses=0]"
+    # Looked at every 5 s.
+    assert sent.startswith("update NumNodes=2-2 ReqNodeList=n[1,3] StartTime=now")
+    assert f"at={NOW_S + 15}]" in sent
 
 
 def test_what_did_not_start_is_sent_elsewhere_and_left_to_slurm_in_the_end() -> None:

@@ -31,11 +31,12 @@ def busy(num_nodes: int) -> Snapshot:
     "parameters",
     [
         GangParameters(),
+        GangParameters(nearness_s=1e6),
         GangParameters(order=QueueOrder.PRIORITY, preemption=True, promotion_after_s=300.0),
         GangParameters(order=QueueOrder.SRTF, preemption=True),
         GangParameters(order=QueueOrder.LAS, preemption=True),
     ],
-    ids=["fifo", "preemption", "srtf", "las"],
+    ids=["fifo", "nearness", "preemption", "srtf", "las"],
 )
 def test_a_plan_grows_with_the_size(parameters: GangParameters) -> None:
     """Without the solver, whose program grows with neither."""

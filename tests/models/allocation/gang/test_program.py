@@ -35,6 +35,7 @@ PARAMETERS = st.one_of(
         preemption=st.booleans(),
         quotas=st.sampled_from(({}, {"p": 8})),
         backfill=st.sampled_from(Backfill),
+        nearness_s=st.sampled_from((0.0, 3.0, 100.0)),
     ),
     st.builds(
         GangParameters,

@@ -55,6 +55,8 @@ def test_what_may_be_a_slip_is_a_warning() -> None:
     [
         ({"promotion_after_s": 0.0}, "promotion_after_s is 0.0"),
         ({"default_remaining_s": float("inf")}, "default_remaining_s is inf"),
+        ({"nearness_s": -1.0}, "nearness_s is -1.0; must be finite and at least 0"),
+        ({"nearness_s": float("inf")}, "nearness_s is inf"),
         ({"priority_ratio": 0.5}, "priority_ratio is 0.5"),
         ({"quotas": {"p": -1}}, "the quota of queue 'p' is -1"),
         (
