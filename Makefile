@@ -6,15 +6,30 @@ BIN := $(VENV)/bin
 OUT ?= out
 # Processes that share the tests: two more than processors, since tests of services and launches wait much of their time.
 WORKERS ?= $(shell echo $$(($$(nproc 2>/dev/null || echo 2) + 2)))
+HALF := $(shell echo $$((($(WORKERS) + 1) / 2)))
 # pip compiles what it installs in one process, the tests of all packages included; this is done on all processors
-# without those. A few files of other packages cannot be compiled, and need not be.
+# without those, and without what nothing here loads and is a third of all. A few files of other packages cannot be
+# compiled, and need not be.
 PIP := $(BIN)/python -m pip install --quiet --no-compile
-COMPILE := $(BIN)/python -m compileall -qq -j 0 -x '/tests?/' $(VENV)/lib >/dev/null || true
+ROOMS := api benchmarks executor models solver stowplan stowplan_metrics.py topology workloads
+UNUSED := kubernetes/aio|kubernetes/client/models|transformers/models|ray/(data|rllib|serve|tune)
+COMPILE := $(BIN)/python -m compileall -qq -j 0 -x '/(tests?|$(UNUSED))/' $(VENV)/lib $(ROOMS) >/dev/null || true
+# Tests start hundreds of processes, none of which is to compile what it loads, or to share its sums among threads.
+unexport PYTHONDONTWRITEBYTECODE
+export OMP_NUM_THREADS ?= 1
 # A file stays in one process, which makes its fixtures once; the order is kept, so that long files come first.
+PARALLEL := --dist loadfile --no-loadscope-reorder
+# Every process loads all tests that it shares with others, which takes as long as many of them. So those of the lower
+# rooms, which load no service and no launcher, have processes of their own.
+LOWER := $(addprefix tests/,benchmarks models solver topology workloads)
 # The trainer's tests are trainings, and their libraries take long to load.
-PARALLEL := --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder --ignore tests/executor/trainer
+UPPER := tests $(LOWER:%=--ignore %) --ignore tests/executor/trainer
+# $(call pytest,NAME,ARGUMENTS,PROCESSES,NICE): what fails for want of time on a slow machine gets one more try, by itself;
+# what fails twice has failed.
+pytest = $(4) $(BIN)/pytest $(2) --override-ini cache_dir=.pytest_cache/$(1) $(PARALLEL) --numprocesses $(3) --durations 20 \
+	|| $(BIN)/pytest $(2) --override-ini cache_dir=.pytest_cache/$(1) --last-failed
 
-.PHONY: demo demo-loop serve executor test check static lint types contract site pytest trainings others openapi page clean
+.PHONY: demo demo-loop serve executor test check static lint types contract site pytest trainings upper lower openapi page clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/stowplan demo --output $(OUT)
@@ -31,14 +46,14 @@ executor: $(VENV)/.executor
 SIDE_BY_SIDE := $(MAKE) --no-print-directory --output-sync=target
 
 test: $(VENV)/.dev
-	$(SIDE_BY_SIDE) --jobs 3 trainings others lint types contract site
+	$(SIDE_BY_SIDE) --jobs 4 trainings upper lower lint types contract site
 
 static: $(VENV)/.dev
 	$(SIDE_BY_SIDE) --jobs 2 lint types contract site
 
 # All but the tests marked slow or training.
 check: static
-	$(BIN)/pytest $(PARALLEL) -m "not slow and not training"
+	$(BIN)/pytest tests --ignore tests/executor/trainer $(PARALLEL) --numprocesses $(WORKERS) -m "not slow and not training"
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
@@ -58,18 +73,18 @@ site: $(VENV)/.dev
 	NO_MKDOCS_2_WARNING=1 PYTHONPATH=. nice $(BIN)/python -m mkdocs build --quiet --strict
 
 pytest: $(VENV)/.dev
-	$(SIDE_BY_SIDE) --jobs 2 trainings others
+	$(SIDE_BY_SIDE) --jobs 3 trainings upper lower
 
-# One training at a time: the ranks of several would starve one another on few processors. They mostly wait, and come
-# before all else when they do not.
-# What fails for want of time on a slow machine gets one more try, by itself; what fails twice has failed.
+# Two trainings at a time, which mostly wait: the ranks of more would starve one another on few processors. They come
+# before all else when they do not wait.
 trainings: $(VENV)/.dev
-	$(BIN)/pytest -m training tests/executor --durations 10 --override-ini cache_dir=.pytest_cache/trainings || \
-		$(BIN)/pytest -m training tests/executor --last-failed --override-ini cache_dir=.pytest_cache/trainings
+	$(call pytest,trainings,tests/executor -m training,2)
 
-others: $(VENV)/.dev
-	nice $(BIN)/pytest $(PARALLEL) -m "not training" --durations 20 || \
-		$(BIN)/pytest --ignore tests/executor/trainer -m "not training" --last-failed
+upper: $(VENV)/.dev
+	$(call pytest,upper,$(UPPER) -m "not training",$(HALF),nice)
+
+lower: $(VENV)/.dev
+	$(call pytest,lower,$(LOWER) -m "not training",$(HALF),nice)
 
 openapi: $(VENV)/.dev
 	$(BIN)/python -m api.openapi

@@ -17,7 +17,9 @@ class RayTestCluster:
     """A cluster whose first node is ours and runs nothing."""
 
     def __init__(self, *cpus: int) -> None:
-        self._cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+        # Without what scales a cluster, and what brings output of tasks to drivers: each takes a second to load.
+        head = {"num_cpus": 0, "include_dashboard": False, "no_monitor": True, "include_log_monitor": False}
+        self._cluster = Cluster(initialize_head=True, head_node_args=head)
         for count in cpus:
             self.add_node(count)
         self.address: str = self._cluster.address
@@ -29,7 +31,7 @@ class RayTestCluster:
 
     def add_node(self, cpus: int) -> None:
         """Start one more node."""
-        self._cluster.add_node(num_cpus=cpus)
+        self._cluster.add_node(num_cpus=cpus, include_log_monitor=False)
 
     def node_of(self, pid: int) -> Any:
         """The node that a process of this machine runs on."""

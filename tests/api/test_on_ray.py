@@ -59,7 +59,6 @@ def test_a_plan_whose_node_is_killed_is_finished_from_its_last_incumbent(
     assert final["status"] == "succeeded"
     assert final["verified"]
     assert len(final["allocations"]) == 2
-    cluster.add_node(2)
 
 
 def test_who_cannot_have_the_engine_is_told_why(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -103,7 +103,7 @@ def test_a_placement_is_exported_to_every_format_and_deployed(tmp_path: Path, po
 def test_the_program_is_killed_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch", reason="torch is not installed: pip install -e '.[executor]'")
     monkeypatch.setattr("api.cli.deploy.signal.signal", lambda *_: None)
-    request, plan = planned(tmp_path, arnold_request(), 4, tp=1, pp=2, dp=2)
+    request, plan = planned(tmp_path, arnold_request(), 2, tp=1, pp=1, dp=2)
     rest = tmp_path / "rest.json"
     rest.write_text(json.dumps({"launch": {"master_port": free_port(), "grace_s": 1.0}}))
     line = shlex.join([sys.executable, str(_PROGRAM), str(tmp_path / "own.pt"), "8", "6"])
