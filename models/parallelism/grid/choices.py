@@ -23,7 +23,7 @@ class Criterion(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Choices:
-    """Chosen options of stages with k = 1..K stages to the end of the pipeline: arrays (..., K, I, G).
+    """Chosen options of Q stages in their places, by size: arrays (..., Q, G).
 
     fits: whether any option fits; where none does, the others mean nothing. option: index into the degrees.
     communication_s: per micro-batch; once_s: the reduction, per iteration. forward_s, backward_s: per micro-batch;
@@ -44,12 +44,12 @@ class Choices:
         return cls(**{name: np.stack([getattr(part, name) for part in parts]) for name in cls.__slots__})
 
 
-def choose(costs: StageCosts, fits: Mask, num_micro_batches: int, criterion: Criterion) -> Choices:
-    """Choose among the options that fit (K, I, G, T)."""
-    option = np.where(fits, _cost(costs, criterion, num_micro_batches), np.inf).argmin(axis=-1)
-    num_options = fits.shape[-1]
-    first = np.arange(0, costs.forward_s.size, num_options).reshape(costs.forward_s.shape[:-1])
-    at = first + option
+def choose(costs: StageCosts, interval: IntArray, fits: Mask, num_micro_batches: int, criterion: Criterion) -> Choices:
+    """Choose among the options that fit (Q, G, T), for stages of the intervals (Q,)."""
+    cost = _cost(costs, criterion, num_micro_batches)
+    option = np.where(fits, cost[interval], np.inf).argmin(axis=-1)
+    first = np.arange(0, cost.size, cost.shape[-1]).reshape(cost.shape[:-1])
+    at = first[interval] + option
     once_s = costs.once_s.reshape(-1).take(at)
     return Choices(
         fits=np.asarray(fits.any(axis=-1)),

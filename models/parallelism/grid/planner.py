@@ -119,7 +119,9 @@ def _in_brief(searched: Sequence[SearchedGrid], beyond: ParallelPlan | None) -> 
     nearest = sorted(found, key=lambda pair: pair[1].seconds)[
         : _LOOKED_AT if searched[0].space.model.send_receive else 1
     ]
-    best += [estimate(plan.plan(grid.space), grid.space.model, GridOptions()) for grid, plan in nearest]
+    # Often the proxy plan is the refined one, too.
+    different = {(plan.layers, plan.degrees, plan.num_micro_batches): (grid, plan) for grid, plan in nearest}
+    best += [estimate(plan.plan(grid.space), grid.space.model, GridOptions()) for grid, plan in different.values()]
     if not best:
         return GridResult(grids=tuple(grid.built(GridOptions()) for grid in searched), proxies={}, best={})
     return GridResult(grids=(), proxies={}, best={(searched[0].space.gpu_type, searched[0].num_gpus): _fastest(best)})

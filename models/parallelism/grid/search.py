@@ -126,12 +126,7 @@ class GridSearch:
     def candidates(self, rows: IntArray, num_micro_batches: int, criterion: Criterion) -> list[Candidate]:
         """Plans of the partitions `rows`, as far as they fit."""
         (seconds,) = self._seconds((num_micro_batches,), rows, criterion)
-        load = self._communication_load(num_micro_batches, rows, criterion)
-        return [
-            self._candidate(int(row), num_micro_batches, criterion, float(load[k]), float(seconds[k]))
-            for k, row in enumerate(rows)
-            if np.isfinite(seconds[k])
-        ]
+        return self._candidates(rows, num_micro_batches, criterion, seconds)
 
     def refined(self, rows: IntArray) -> Candidate | None:
         """The fastest plan with the partitions `rows`: any number of micro-batches, degrees by least time.
@@ -145,7 +140,7 @@ class GridSearch:
             rows = np.unique(np.concatenate([rows, *(self._pareto(count) for count in counts)]))
         seconds = self._seconds(counts, rows, Criterion.TIME)
         b, k = np.unravel_index(seconds.argmin(), seconds.shape)
-        return next(iter(self.candidates(rows[k : k + 1], counts[b], Criterion.TIME)), None)
+        return next(iter(self._candidates(rows[k : k + 1], counts[b], Criterion.TIME, seconds[b, k : k + 1])), None)
 
     def sizes(self, row: int) -> IntArray:
         """GPUs of every stage of a partition."""
@@ -173,7 +168,8 @@ class GridSearch:
         fitting = self._fitting(num_micro_batches)
         if not fitting.size:
             return fitting
-        load = self._communication_load(num_micro_batches, fitting, Criterion.COMMUNICATION)
+        every = fitting.size == self.bias.size
+        load = self._communication_load(num_micro_batches, slice(None) if every else fitting, Criterion.COMMUNICATION)
         return fitting[pareto_frontier(self.bias[fitting], load)]
 
     def _fitting(self, num_micro_batches: int) -> IntArray:
@@ -185,12 +181,12 @@ class GridSearch:
 
     @cached_property
     def _flat(self) -> IntArray:
-        """Index of every stage into the flat (K, I, G) axes of tables (s, P)."""
+        """Index of every stage into the flat (Q, G) axes of tables (s, P)."""
         return self.pipelines.stages * len(self.space.degrees.sizes) + self.size_index
 
     def _gather(self, values: npt.NDArray[Number], rows: Rows = slice(None)) -> npt.NDArray[Number]:
-        """Entries of a table (..., K, I, G) for the stages of the partitions `rows`, (..., R, s)."""
-        flat = values.reshape(*values.shape[:-3], -1).take(self._flat[:, rows], axis=-1)
+        """Entries of a table (..., Q, G) for the stages of the partitions `rows`, (..., R, s)."""
+        flat = values.reshape(*values.shape[:-2], -1).take(self._flat[:, rows], axis=-1)
         return np.asarray(np.swapaxes(flat, -1, -2))
 
     def _communication_load(self, num_micro_batches: int, rows: IntArray, criterion: Criterion) -> FloatArray:
@@ -221,20 +217,34 @@ class GridSearch:
         dp = self.space.degrees.dp[self.size_index[:, rows].T, self._gather(choices.option, rows)].max(axis=-1)
         return np.asarray(fits & (dp * profile.micro_batch * np.array(counts)[:, None] == profile.global_batch))
 
-    def _candidate(
-        self, row: int, num_micro_batches: int, criterion: Criterion, load: float, seconds: float
-    ) -> Candidate:
-        option = self.pipelines.operators.choices((num_micro_batches,), criterion).option
-        ((options,),) = self._gather(option, slice(row, row + 1)).tolist()
-        sizes = self.size_index[:, row].tolist()
-        return Candidate(
-            layers=self.pipelines.layers(row),
-            degrees=tuple(self.space.degrees.degrees(g, t) for g, t in zip(sizes, options, strict=True)),
-            num_micro_batches=num_micro_batches,
-            computation_bias=float(self.bias[row]),
-            communication_load_s=load,
-            seconds=seconds,
-        )
+    def _candidates(
+        self, rows: IntArray, num_micro_batches: int, criterion: Criterion, seconds: FloatArray
+    ) -> list[Candidate]:
+        """Plans of the partitions `rows` whose seconds (R,) are finite."""
+        rows, seconds = rows[np.isfinite(seconds)], seconds[np.isfinite(seconds)]
+        if not rows.size:
+            return []
+        load = self._communication_load(num_micro_batches, rows, criterion)
+        (options,) = self._gather(self.pipelines.operators.choices((num_micro_batches,), criterion).option, rows)
+        sizes = self.size_index[:, rows].T
+        return [
+            Candidate(
+                layers=self.pipelines.layers(row),
+                degrees=tuple(self.space.degrees.degrees(g, t) for g, t in zip(*degrees, strict=True)),
+                num_micro_batches=num_micro_batches,
+                computation_bias=bias,
+                communication_load_s=of_row,
+                seconds=time_s,
+            )
+            for row, degrees, bias, of_row, time_s in zip(
+                rows.tolist(),
+                zip(sizes.tolist(), options.tolist(), strict=True),
+                self.bias[rows].tolist(),
+                load.tolist(),
+                seconds.tolist(),
+                strict=True,
+            )
+        ]
 
 
 @lru_cache(maxsize=1024)

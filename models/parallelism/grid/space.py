@@ -3,7 +3,7 @@
 Tables of stages are made when first asked for; those of one number of micro-batches serve all grids.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -21,24 +21,29 @@ from stowplan.arrays import FloatArray, IntArray, Mask
 class Operators:
     """Operators of a model, and the tables of all stages that can be made of them.
 
-    `bounds`: layers (O + 1,); `loads`: Eq. 2, (O,); `max_stages`: most stages of a pipeline.
+    A stage that has its place in a pipeline is a pair (interval of `table`, number of stages behind it), of which only
+    those are looked at that can be: (Q,).
+
+    bounds: layers (O + 1,); loads: Eq. 2, (O,); index: interval by its bounds in operators (O + 1, O + 1); interval,
+    behind: of the pairs (Q,).
     """
 
     bounds: IntArray
     loads: FloatArray
     table: StageTable
     index: IntArray
-    max_stages: int
+    interval: IntArray
+    behind: IntArray
     _choices: dict[tuple[tuple[int, ...], Criterion], Choices] = field(default_factory=dict)
     _costs: dict[int, StageCosts] = field(default_factory=dict)
     _memory: dict[int, tuple[Mask, FloatArray]] = field(default_factory=dict)
 
     def choices(self, num_micro_batches: tuple[int, ...], criterion: Criterion) -> Choices:
-        """Intra-stage parallelism of every stage (B, K, I, G)."""
+        """Intra-stage parallelism of every pair (B, Q, G)."""
         key = num_micro_batches, criterion
         if key not in self._choices:
             parts = [
-                choose(self.costs(count), self._fits_and_least(count)[0], count, criterion)
+                choose(self.costs(count), self.interval, self._fits_and_least(count)[0], count, criterion)
                 for count in num_micro_batches
             ]
             self._choices[key] = Choices.stacked(parts)
@@ -51,15 +56,32 @@ class Operators:
         return self._costs[num_micro_batches]
 
     def least_bytes(self, num_micro_batches: int) -> FloatArray:
-        """Memory of the option that needs least, (K, I, G); infinite where the batch does not divide for any."""
+        """Memory of the option that needs least, (Q, G); infinite where the batch does not divide for any."""
         return self._fits_and_least(num_micro_batches)[1]
 
     def _fits_and_least(self, num_micro_batches: int) -> tuple[Mask, FloatArray]:
-        """Options that fit (K, I, G, T), and the least memory (K, I, G)."""
+        """Options that fit (Q, G, T), and the least memory (Q, G)."""
         if num_micro_batches not in self._memory:
-            needed = self.table.memory_bytes(num_micro_batches, range(1, self.max_stages + 1))
+            needed = self._pairs.own_memory_bytes(num_micro_batches, self.behind + 1.0)
             self._memory[num_micro_batches] = self.table.fits(needed), np.asarray(needed.min(axis=-1))
         return self._memory[num_micro_batches]
+
+    def pairs(self, bounds: IntArray) -> IntArray:
+        """Pairs of the stages of pipelines with these bounds in operators (P, s + 1): (s, P)."""
+        behind = np.arange(bounds.shape[1] - 2, -1, -1)
+        return np.asarray(self._pair[behind[:, None], self.index[bounds[:, :-1].T, bounds[:, 1:].T]])
+
+    @cached_property
+    def _pairs(self) -> StageTable:
+        every = self.table.intervals
+        return replace(self.table, intervals=tuple(every[k] for k in self.interval.tolist()))
+
+    @cached_property
+    def _pair(self) -> IntArray:
+        """Pair by stages behind and interval; -1 where there is none."""
+        found = np.full((int(self.behind.max()) + 1, len(self.table.intervals)), -1, dtype=np.int64)
+        found[self.behind, self.interval] = np.arange(len(self.interval))
+        return found
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -102,10 +124,8 @@ class Pipelines:
 
     @cached_property
     def stages(self) -> IntArray:
-        """Index of every stage into the flat (K, I) axes of tables (s, P)."""
-        behind = np.arange(self.num_stages - 1, -1, -1)
-        intervals = self.operators.index[self.bounds[:, :-1].T, self.bounds[:, 1:].T]
-        return np.asarray(behind[:, None] * len(self.operators.table.intervals) + intervals)
+        """Pair of every stage (s, P)."""
+        return self.operators.pairs(self.bounds)
 
     def layers(self, partition: int) -> tuple[int, ...]:
         """Layers of every stage of a partition."""
@@ -137,13 +157,20 @@ class PlanSpace:
         bounds = cluster(self.loads, self.num_operators)
         count = len(bounds) - 1
         first, last = np.triu_indices(count + 1, 1)
-        return self._made(bounds, first, last)
+        most = min(count, int(self.degrees.sizes[-1]))
+        behind = np.arange(most)
+        # Each stage has at least one operator and one GPU; only the last one has none behind it.
+        possible = (behind <= count - last[:, None]) & ((behind == 0) == (last == count)[:, None])
+        possible &= behind + (first > 0)[:, None] < most
+        return self._made(bounds, first, last, *np.nonzero(possible))
 
     def _one_per_stage(self, num_stages: int) -> Operators:
-        bounds = cluster(self.loads, num_stages)
-        return self._made(bounds, np.arange(num_stages), np.arange(1, num_stages + 1))
+        stages = np.arange(num_stages)
+        return self._made(cluster(self.loads, num_stages), stages, stages + 1, stages, stages[::-1])
 
-    def _made(self, bounds: tuple[int, ...], first: IntArray, last: IntArray) -> Operators:
+    def _made(
+        self, bounds: tuple[int, ...], first: IntArray, last: IntArray, interval: IntArray, behind: IntArray
+    ) -> Operators:
         index = np.zeros((len(bounds), len(bounds)), dtype=np.int64)
         index[first, last] = np.arange(len(first))
         layers = np.array(bounds, dtype=np.int64)
@@ -157,5 +184,6 @@ class PlanSpace:
                 degrees=self.degrees,
             ),
             index=index,
-            max_stages=len(bounds) - 1,
+            interval=interval,
+            behind=behind,
         )

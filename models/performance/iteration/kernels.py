@@ -162,23 +162,23 @@ class KernelCurve:
         """Forward and backward time of a sample, times the tensor degree, over `reference_s`; arguments broadcast."""
         batch, degree = np.broadcast_arrays(np.clip(local_batch, 1.0, self.largest_batch), tp)
         if batch.size <= _FEW:
-            sizes = zip(batch.ravel().tolist(), degree.ravel().tolist(), strict=True)
-            found = np.array([self._slowdown(float(b), float(t)) for b, t in sizes]).T
+            found = self._known_or_new(batch.ravel(), degree.ravel())
         else:
-            pairs = np.stack([batch.ravel(), degree.ravel()]).astype(float)
-            distinct, where = np.unique(pairs, axis=1, return_inverse=True)
-            found = self._slowdowns(*distinct)[:, where]
+            sizes, where = np.unique(batch.ravel() + 1j * degree.ravel(), return_inverse=True)
+            found = self._known_or_new(sizes.real, sizes.imag)[:, where]
         forward, backward = found.reshape(2, *batch.shape)
         return forward, backward
 
-    def _slowdown(self, batch: float, tp: float) -> FloatArray:
-        """Those of one size, (2,); plans of a job ask for few, again and again."""
-        if (batch, tp) not in self._known:
-            self._known[batch, tp] = self._slowdowns(np.array([batch]), np.array([tp]))[:, 0]
-        return self._known[batch, tp]
+    def _known_or_new(self, batch: FloatArray, tp: FloatArray) -> FloatArray:
+        """Those of sizes (N,), (2, N); plans of a job ask for few, again and again."""
+        known, sizes = self._known, list(zip(batch.tolist(), map(float, tp.tolist()), strict=True))
+        new = list({size for size in sizes if size not in known})
+        if new:
+            known.update(zip(new, self._slowdowns(*np.array(new).T).T.tolist(), strict=True))
+        return np.array([known[size] for size in sizes]).reshape(-1, 2).T
 
     @cached_property
-    def _known(self) -> dict[tuple[float, float], FloatArray]:
+    def _known(self) -> dict[tuple[float, float], list[float]]:
         return {}
 
     def _slowdowns(self, batch: FloatArray, tp: FloatArray) -> FloatArray:

@@ -23,9 +23,10 @@ from executor.launch.local import LocalBackend
 from solver.pool import WorkerPool
 from tests.api.asking import JSON, planned, post, until, waited
 from tests.api.conftest import SETTINGS
+from tests.api.forecast_requests import forecaster_request
 from tests.api.measurements import batch_of
 from tests.api.requests import Json, arnold_request, hard_request, json_text, sia_request, table_job
-from tests.api.serving import serving
+from tests.api.serving import NO_CERTIFICATES, serving
 from tests.api.ui.browsing import Visit, browsing
 from tests.paths import PRETEND_TRAINER, ROOT
 
@@ -50,6 +51,13 @@ DEPLOYED: Json = {
     },
     "training": {"device": "cpu", "num_steps": 3},
     "launch": {"grace_s": 1.0},
+}
+
+H100: Json = {
+    "memory_bytes": 80_000_000_000,
+    "peak_flops_per_s": 989e12,
+    "intra_node_bandwidth_bytes_per_s": 4.5e11,
+    "inter_node_bandwidth_bytes_per_s": 4e11,
 }
 
 
@@ -259,12 +267,112 @@ def test_a_deployment_its_step_times_and_output(visit: Visit, service: httpx.Cli
     log.write_text("rank 0 was here\n", encoding="utf-8")
     page = visit.go("deployments", title="Deployments")
     page.get_by_role("link", name=path.rpartition("/")[2]).click()
-    page.get_by_role("img", name="Time of the newest 8 steps").wait_for()
+    # The prediction stands beside what was measured.
+    page.get_by_role(
+        "img", name=re.compile(r"^Time of the newest 8 steps, .* by data sheets [\d.]+ .*s, calibrated")
+    ).wait_for()
     page.get_by_role("region", name="Predicted against measured").get_by_role("row").nth(1).wait_for()
     page.get_by_role("button", name="Follow").click()
     expect(page.get_by_label("Output of rank 0")).to_contain_text("was here")
     assert visit.accessible() == ""
     assert service.post(f"{path}:stop").status_code in {202, 409}
+
+
+def test_a_plan_is_deployed_and_stopped_by_buttons(visit: Visit, service: httpx.Client) -> None:
+    """Each asks first; nothing happens when it is not agreed to."""
+    nodes = [{"id": "a", "gpu_type": "h100", "num_gpus": 1}]
+    cluster = {"gpu_types": [{"name": "h100", **H100}], "nodes": nodes}
+    job = {"id": "small", "min_gpus": 1, "max_gpus": 1, "transformer": DEPLOYED["job"]}
+    made = planned(service, {"policy": "arena", "snapshot": {"cluster": cluster, "jobs": [job]}})
+    page = visit.go("plans", made["id"], "deploy")
+    page.get_by_label("Ranks compute on").select_option("cpu")
+    page.get_by_label("Steps").fill("7")
+    before = len(service.get("/v1/deployments").json()["deployments"])
+    page.get_by_role("button", name="Deploy small").click()
+    dialog = page.get_by_role("dialog", name="Start the training of small?")
+    expect(dialog).to_contain_text("1 GPU of a")
+    assert visit.accessible() == ""
+    dialog.get_by_role("button", name="Cancel").click()
+    assert len(service.get("/v1/deployments").json()["deployments"]) == before
+    page.get_by_role("button", name="Deploy small").click()
+    dialog.get_by_role("button", name="Start it").click()
+    page.get_by_role("region", name="Runs").wait_for()
+    deployment = page.url.rpartition("/")[2]
+    assert service.get(f"/v1/deployments/{deployment}").json()["num_steps"] == 7
+    # The job trains now: its plan can be moved, and is not started twice.
+    page.goto(f"{visit.url}/ui/#/plans/{made['id']}/deploy")
+    page.get_by_role("button", name="Move it to this plan").wait_for()
+    page.get_by_role("link", name=deployment).click()
+    page.get_by_role("button", name="Stop …").click()
+    page.get_by_role("dialog", name="Stop small?").get_by_role("button", name="Stop it").click()
+    until(service, f"/v1/deployments/{deployment}", lambda it: it["phase"] == "stopped")
+    # Nothing was measured of the job, and the view asks for it as long as it is shown.
+    visit.go("plans", title="Plans")
+    visit.complaints = [said for said in visit.complaints if "404" not in said]
+
+
+def test_solvers_are_compared_on_a_plan(visit: Visit, service: httpx.Client, plans: Mapping[str, str]) -> None:
+    page = visit.go("plans", plans["waits"], "input")
+    page.get_by_role("button", name="Compare solvers on it").click()
+    page.get_by_role("heading", name=re.compile("^comparison-")).wait_for()
+    comparison = page.url.rpartition("/")[2]
+    until(service, f"/v1/solver-comparisons/{comparison}", lambda it: it["status"] == "succeeded")
+    runs = page.get_by_role("region", name="What each solver made of it")
+    for solver in ("auto", "highs", "scip"):
+        expect(runs.get_by_role("row", name=re.compile(f"^{solver} "))).to_contain_text("proven")
+    expect(page.get_by_text("agree", exact=False).first).to_be_visible()
+    page.get_by_role("img", name=re.compile("^Gap of every solver")).wait_for()
+    assert visit.accessible() == ""
+    visit.go("comparisons", title="Comparisons of solvers").get_by_role("link", name=comparison).wait_for()
+
+
+def test_a_forecaster_and_how_good_it_is(visit: Visit, service: httpx.Client) -> None:
+    made = post(service, "/v1/forecasters", forecaster_request("site", time_limit_s=60.0))
+    assert made.status_code in {200, 202}, made.text
+    until(service, "/v1/forecasters/site", lambda it: it["status"] == "succeeded")
+    page = visit.go("forecasters")
+    page.get_by_role("link", name="site").click()
+    report = page.get_by_role("region", name="How good it is")
+    expect(report.get_by_role("row")).not_to_have_count(1)
+    page.get_by_role("img", name=re.compile("^How often jobs ended")).wait_for()
+    assert visit.accessible() == ""
+
+
+def test_tokens_and_who_changed_what(visit: Visit, plans: Mapping[str, str]) -> None:
+    page = visit.go("access", title="Access")
+    changes = page.get_by_role("region", name="What was changed")
+    expect(changes.get_by_role("cell", name=plans["sia"])).to_be_visible()
+    tokens = page.get_by_role("region", name="Tokens")
+    tokens.get_by_label("Client").fill("nightly")
+    tokens.get_by_label("Role").select_option("planner")
+    tokens.get_by_role("button", name="Make a token").click()
+    made = tokens.get_by_role("status").get_by_role("code").inner_text()
+    with httpx.Client(
+        base_url=visit.url, headers={"Authorization": f"Bearer {made}"}, verify=NO_CERTIFICATES
+    ) as nightly:
+        assert nightly.get("/v1/plans").status_code == 200
+        assert visit.accessible() == ""
+        row = tokens.get_by_role("row", name="nightly")
+        row.get_by_role("button", name="Revoke").click()
+        page.get_by_role("dialog", name="Revoke the token of nightly?").get_by_role("button", name="Revoke it").click()
+        expect(row.get_by_role("button", name="Revoke …")).to_have_count(0)
+        assert nightly.get("/v1/plans").status_code == 401
+    changes.get_by_label("Client").fill("nobody")
+    changes.get_by_role("button", name="Show").click()
+    expect(changes).to_contain_text("Nothing by nobody.")
+
+
+def test_a_role_that_is_not_enough_is_told(browser: Browser, service: httpx.Client) -> None:
+    """A viewer sees plans; what needs more says so, and what is shown stays."""
+    made = post(service, "/v1/tokens", {"client": "guest", "role": "viewer"})
+    assert made.status_code == 201, made.text
+    context = browser.new_context()
+    context.add_init_script(f"sessionStorage.setItem('stowplan.token', '{made.json()['token']}')")
+    visit = Visit(context.new_page(), str(service.base_url).rstrip("/"))
+    page = visit.go("access", title="Access")
+    expect(page.get_by_role("alert").first).to_contain_text("guest has the role viewer")
+    context.close()
+    assert [said for said in visit.complaints if "403" not in said] == []
 
 
 def test_replays(visit: Visit, service: httpx.Client) -> None:
