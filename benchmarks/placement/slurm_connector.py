@@ -4,7 +4,7 @@ Eight slurmd on this machine, 8 pretended GPUs each, two a leaf, two leaves a po
 at the same pace, first for Slurm alone (backfill, topology/tree), then through `stowplan connect slurm` (gang; Arnold
 places jobs of two nodes and more, which say that they are data-parallel over nodes). A job is a sleep that writes when
 it begins, where, and when it ends. Both have Slurm look at its queue every second; the connection looks as often, and
-is there, with all that it loads, before the first job comes, as Slurm is.
+is there, with all that it loads, before the first job comes, as Slurm is. It lets jobs wait for closer nodes.
 
 leaves, pods: units that a job of several nodes is spread over, on average; least leaves: what its number of nodes needs
 at least. waited: from submission to begin.
@@ -91,8 +91,9 @@ def main(
             with tempfile.TemporaryDirectory(prefix="stowplan-") as folder:
                 ran = _run(Path(folder), made, ours if who == "stowplan" else None)
             rows.append({"seed": seed, "who": who, **figures(ran), "load": round(os.getloadavg()[0], 1)})
-    show(f"{jobs} jobs, the same for both", rows)
-    write(name, inspect.cleandoc(__doc__ or ""), rows)
+        # A round takes minutes: what is there is kept, whatever becomes of the next.
+        show(f"{jobs} jobs, the same for both", rows)
+        write(name, inspect.cleandoc(__doc__ or ""), rows)
 
 
 def drawn_jobs(seed: int, num_jobs: int, shortest_s: float) -> list[SizedJob]:

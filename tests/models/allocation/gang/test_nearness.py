@@ -13,9 +13,11 @@ from models.workload import Job, Snapshot
 from tests.models.allocation.gang.scenes import cluster, planned, queue, reasons, running, started
 from topology.calendar import CalendarEntry, EntryKind
 
-RUNNING = tuple(
-    running(f"r{k}", left_s, **{f"a{k}": range(8)}, also={"preemptible": False})
-    for k, left_s in ((0, 10.0), (1, 20.0), (3, 300.0))
+STAYS = {"preemptible": False}
+RUNNING = (
+    running("r0", 10.0, a0=range(8), also=STAYS),
+    running("r1", 20.0, a1=range(8), also=STAYS),
+    running("r3", 300.0, a3=range(8), also=STAYS),
 )
 WHERE = cluster(8, 8, 8, 8)
 
