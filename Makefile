@@ -22,8 +22,9 @@ PARALLEL := --dist loadfile --no-loadscope-reorder
 # Every process loads all tests that it shares with others, which takes as long as many of them. So those of the lower
 # rooms, which load no service and no launcher, have processes of their own.
 LOWER := $(addprefix tests/,benchmarks models solver topology workloads)
-# The trainer's tests are trainings, and their libraries take long to load.
-UPPER := tests $(LOWER:%=--ignore %) --ignore tests/executor/trainer
+# Trainings, whose libraries take long to load.
+TRAININGS := $(addprefix tests/executor/,trainer deployed/test_growing.py launch/test_native.py)
+UPPER := tests $(patsubst %,--ignore %,$(LOWER) $(TRAININGS))
 # $(call pytest,NAME,ARGUMENTS,PROCESSES,NICE): what fails for want of time on a slow machine gets one more try, by itself;
 # what fails twice has failed.
 pytest = $(4) $(BIN)/pytest $(2) --override-ini cache_dir=.pytest_cache/$(1) $(PARALLEL) --numprocesses $(3) --durations 20 \
@@ -53,7 +54,7 @@ static: $(VENV)/.dev
 
 # All but the tests marked slow or training.
 check: static
-	$(BIN)/pytest tests --ignore tests/executor/trainer $(PARALLEL) --numprocesses $(WORKERS) -m "not slow and not training"
+	$(BIN)/pytest tests $(TRAININGS:%=--ignore %) $(PARALLEL) --numprocesses $(WORKERS) -m "not slow and not training"
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .

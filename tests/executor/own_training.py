@@ -20,6 +20,7 @@ def main(checkpoint: Path, num_steps: int, fault: int | None) -> None:
     rank = dist.get_rank()
     torch.manual_seed(0)
     model = torch.nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     done = 0
     if checkpoint.exists():
         saved = torch.load(checkpoint)
@@ -33,12 +34,9 @@ def main(checkpoint: Path, num_steps: int, fault: int | None) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         batch = torch.randn(4, 8, generator=torch.Generator().manual_seed(step * dist.get_world_size() + rank))
         loss = (parallel(batch) - batch.sum(1, keepdim=True)).square().mean()
+        optimizer.zero_grad()
         loss.backward()
-        # The first optimiser of a process loads the compiler, which takes as long as torch itself.
-        with torch.no_grad():
-            for parameter in model.parameters():
-                parameter.sub_(0.1 * parameter.grad)
-                parameter.grad = None
+        optimizer.step()
         report(step, loss=float(loss))
         stopping = torch.tensor(int(should_stop()))
         dist.broadcast(stopping, 0)
