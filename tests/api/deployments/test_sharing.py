@@ -19,12 +19,11 @@ from api.store.leases import Leases, live
 from executor.gpu_holders import Holder
 from executor.launch.local import LocalBackend
 from solver.pool import WorkerPool
-from tests.api.deployments.test_deployments import body, plan, pretending, settings, wait
+from tests.api.deployments.test_deployments import body, plan, settings, wait
 from tests.api.postgresql import Server
 from tests.api.serving import serving
 from tests.growth import work
 
-__all__ = ["pretending"]
 LONG = {"device": "cpu", "num_steps": 100_000, "checkpoint_interval": 5}
 # What of a document changes while nobody looks.
 _MOVES = ("step", "loss", "step_s", "runs")
