@@ -176,9 +176,9 @@ class Deployments:
 
     def stop(self, deployment_id: str) -> DeploymentDoc:
         """Ask a deployment to write a checkpoint and end, here or where it is; one that is over stays as it is."""
-        if self._sharing is not None and (told := self._elsewhere(deployment_id)) is not None:
+        if self._sharing is not None and self._elsewhere(deployment_id) is not None:
             self._sharing.ask_stop(deployment_id)
-            return self.deployment(deployment_id) if not told.is_over else told_document(told)
+            return self.deployment(deployment_id)
         supervisor = self._with(deployment_id).supervisor(deployment_id)
         with self._lock, _room_in(supervisor.root):
             supervisor.stop()
