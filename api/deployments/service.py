@@ -82,6 +82,8 @@ class Deployments:
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._leases: dict[str, IO[str]] = {}
+        # What others want to be stopped.
+        self._wanted: frozenset[str] = frozenset()
         self._thread = threading.Thread(target=self._look_after, name="deployments", daemon=True)
         if self._folder is not None:
             self._thread.start()
@@ -222,16 +224,8 @@ class Deployments:
         return next((cost_s for cost_s in costs if cost_s is not None), None)
 
     def look(self, wanted: Collection[str]) -> None:
-        """Stop what others have asked the service to stop that looks after it."""
-        if self._folder is None:
-            return
-        for id_ in set(wanted).intersection(self._folder.ids()):
-            try:
-                if self._folder.supervisor(id_).state().phase is not Phase.STOPPING:
-                    self.stop(id_)
-            except (StowplanError, OSError) as error:
-                # It is asked for again.
-                _logger.warning("%s cannot be stopped: %s", id_, error)
+        """Stop what others have asked the service to stop that looks after it; returns at once."""
+        self._wanted = frozenset(wanted)
 
     def purge(self) -> None:
         """Remove folders of deployments that have been over for as long as they are kept, and of more than are kept the
@@ -281,6 +275,8 @@ class Deployments:
         try:
             supervisor, request = own.supervisor(id_), own.request(id_)
             state = supervisor.advance()
+            if id_ in self._wanted and not (state.phase.final or state.phase is Phase.STOPPING):
+                supervisor.stop()
             self._keep_lease(id_, supervisor, state.phase)
             if self._tell(id_, request, supervisor, state):
                 self._feedback.read(request.job_id, supervisor.root)
