@@ -113,6 +113,7 @@ def _is_loopback(host: str) -> bool:
 
 
 _Count = Annotated[int, AfterValidator(_above_zero)]
+_Number = Annotated[int, AfterValidator(_not_negative)]
 _Seconds = Annotated[float, AfterValidator(_above_zero)]
 _Share = Annotated[float, AfterValidator(_share)]
 _Rate = Annotated[float, AfterValidator(_not_negative)]
@@ -232,6 +233,9 @@ class Settings(BaseModel):
         _Days,
         Field(description="Days for which folders of deployments that are over are kept; 0: for ever."),
     ] = 0.0
+    keep_deployments: Annotated[
+        _Number, Field(description="Most deployments that are over whose folders are kept; 0: any number.")
+    ] = 0
     catalogue: Annotated[str, Flag("--catalogue"), Field(description="TOML file with GPUs and models of your own.")] = (
         ""
     )

@@ -2,7 +2,6 @@
 
 import socket
 from collections.abc import Mapping
-from pathlib import Path
 
 from api.common.times import time_of
 from api.convert.parallel_plan import plan_to_document
@@ -44,7 +43,7 @@ class DeploymentRequest(Document):
 
 
 def deployment_document(
-    id_: str, request: DeploymentRequest, folder: Path, supervisor: Supervisor, status: DeploymentStatus
+    id_: str, request: DeploymentRequest, supervisor: Supervisor, status: DeploymentStatus
 ) -> DeploymentDoc:
     """One whose folder is here."""
     state, present = status.state, supervisor.deployment()
@@ -66,7 +65,7 @@ def deployment_document(
         synthetic_data=not present.training.sources and present.launch.program is None,
         loss=status.loss,
         step_s=status.step_s,
-        not_measured=None if knows_a_cluster(folder) else _NO_CLUSTER,
+        not_measured=None if knows_a_cluster(supervisor.root) else _NO_CLUSTER,
         runs=tuple(_run(run) for run in state.runs),
         dead=tuple(DeadRankDoc.model_validate(rank, from_attributes=True) for rank in dead),
         dead_run=dead_run,

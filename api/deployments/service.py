@@ -1,13 +1,9 @@
-"""Deployments of the service: each a folder, looked after by one thread, alive beyond the service itself.
-
-<deployments>/<id>/request.json     job, backend, and the projections that gave its plans
-<deployments>/<id>/...              what `executor.supervision` keeps
-"""
+"""Deployments of the service: each a folder, looked after by one thread, alive beyond the service itself."""
 
 import errno
 import logging
+import math
 import os
-import re
 import shutil
 import threading
 import time
@@ -16,8 +12,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
-
-from pydantic import ValidationError
 
 from api.common.errors import (
     DeploymentConflictError,
@@ -40,6 +34,7 @@ from api.deployments.choice import (
     schedule_of,
     taken_back_on_error,
 )
+from api.deployments.folder import REQUEST, DeploymentFolder, no_deployment
 from api.deployments.pointers import issue_in_request
 from api.deployments.present import DeploymentRequest, deployment_document, told_document
 from api.deployments.sharing import DeploymentSharing
@@ -59,8 +54,6 @@ from executor.supervision import Supervisor
 from stowplan.errors import InputError, StowplanError
 
 _ADVANCE_S = 0.5
-_REQUEST = "request.json"
-_ID = re.compile(r"deployment-[\w-]+")
 _logger = logging.getLogger("stowplan.api.deployments.service")
 
 
@@ -80,15 +73,17 @@ class Deployments:
         sharing: DeploymentSharing | None = None,
     ) -> None:
         self._settings = settings
-        self._folder = settings.deployments_folder
+        root = settings.deployments_folder
+        self._folder = None if root is None else DeploymentFolder(root, measured)
         self._keep_s = settings.keep_deployments_days * DAY_S
         self._planned = planned
         self._feedback = feedback
-        self._measured = measured
         self._sharing = sharing
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._leases: dict[str, IO[str]] = {}
+        # What others want to be stopped.
+        self._wanted: frozenset[str] = frozenset()
         self._thread = threading.Thread(target=self._look_after, name="deployments", daemon=True)
         if self._folder is not None:
             self._thread.start()
@@ -111,7 +106,7 @@ class Deployments:
         StorageFullError
             When there is no room for it.
         """
-        root = self._root()
+        own = self._own()
         refuse_forbidden_files(body, self._settings)
         choice = choose(
             body, body.job_id, given_model(body), self._planned, engine=engine_of(body), schedule=schedule_of(body)
@@ -119,16 +114,16 @@ class Deployments:
         deployment = deployment_of(body, choice, self._settings.secrets_folder)
         refuse_forbidden(body, deployment, self._settings)
         id_ = f"deployment-{uuid.uuid4().hex}"
-        folder = root / id_
-        with self._lock, _room_in(root):
+        folder = own.root / id_
+        with self._lock, _room_in(own.root):
             self._refuse_conflicts(body, body.job_id, deployment)
             request = DeploymentRequest(job_id=body.job_id, backend=body.launch.backend).after(choice)
             try:
                 self._claim(body, id_, body.job_id, deployment)
                 folder.mkdir(parents=True)
-                write_text(folder / _REQUEST, request.model_dump_json())
+                write_text(folder / REQUEST, request.model_dump_json())
                 keep_cluster(choice, folder)
-                supervisor = self._supervisor(id_)
+                supervisor = own.supervisor(id_)
                 supervisor.deploy(deployment)
             except (StowplanError, OSError):
                 shutil.rmtree(folder, ignore_errors=True)
@@ -142,15 +137,15 @@ class Deployments:
         """Look at a deployment, here or as another service has told of it; NotFoundError when there is none."""
         if (told := self._elsewhere(deployment_id)) is not None:
             return told_document(told)
-        supervisor, request = self._supervisor(deployment_id), self._request(deployment_id)
-        folder = self._root() / deployment_id
-        return deployment_document(deployment_id, request, folder, supervisor, supervisor.status())
+        own = self._with(deployment_id)
+        supervisor, request = own.supervisor(deployment_id), own.request(deployment_id)
+        return deployment_document(deployment_id, request, supervisor, supervisor.status())
 
     def deployments(self) -> DeploymentList:
         """All deployments from the newest to the oldest, those of other services too."""
         if self._sharing is None:
-            return DeploymentList(deployments=tuple(self._all()))
-        here = [] if self._folder is None else self._all()
+            return DeploymentList(deployments=tuple(self._all(self._own())))
+        here = () if self._folder is None else self._all(self._folder)
         found = sorted((*here, *self._sharing.elsewhere()), key=lambda one: (one.runs[0].started, one.id), reverse=True)
         return DeploymentList(deployments=tuple(found))
 
@@ -158,8 +153,9 @@ class Deployments:
         """Begin to move a deployment to another plan; DeploymentElsewhereError when its folder is not here."""
         if (told := self._elsewhere(deployment_id)) is not None:
             raise _elsewhere(told, "move it to another plan")
-        request, supervisor = self._request(deployment_id), self._supervisor(deployment_id)
-        folder = self._root() / deployment_id
+        own = self._with(deployment_id)
+        request, supervisor = own.request(deployment_id), own.supervisor(deployment_id)
+        folder = supervisor.root
         with self._lock, _room_in(folder):
             present = supervisor.deployment()
             choice = choose(
@@ -173,21 +169,21 @@ class Deployments:
             self._claim(
                 body, deployment_id, request.job_id, following, holders_of(_who(request, deployment_id), supervisor)
             )
-            with taken_back_on_error(folder, _REQUEST, CLUSTERS):
+            with taken_back_on_error(folder, REQUEST, CLUSTERS):
                 keep_cluster(choice, folder)
-                write_text(folder / _REQUEST, request.after(choice).model_dump_json())
+                write_text(folder / REQUEST, request.after(choice).model_dump_json())
                 # Last: what is under way from here on is no error any more.
                 supervisor.reconfigure(following)
         return self.deployment(deployment_id)
 
     def stop(self, deployment_id: str) -> DeploymentDoc:
         """Ask a deployment to write a checkpoint and end, here or where it is; one that is over stays as it is."""
-        if self._sharing is not None and (told := self._elsewhere(deployment_id)) is not None:
+        if self._sharing is not None and self._elsewhere(deployment_id) is not None:
             self._sharing.ask_stop(deployment_id)
-            return self.deployment(deployment_id) if not told.is_over else told_document(told)
-        self._request(deployment_id)
-        with self._lock, _room_in(self._root() / deployment_id):
-            self._supervisor(deployment_id).stop()
+            return self.deployment(deployment_id)
+        supervisor = self._with(deployment_id).supervisor(deployment_id)
+        with self._lock, _room_in(supervisor.root):
+            supervisor.stop()
         return self.deployment(deployment_id)
 
     def log(self, deployment_id: str, rank: int, run: int | None = None) -> Path:
@@ -224,33 +220,22 @@ class Deployments:
             return self._sharing.restart_cost_s(job_id)
         if self._folder is None:
             return None
-        costs = (state.change_cost_s for _, state in self._known(job_id))
+        costs = (state.change_cost_s for _, state in self._folder.known(job_id))
         return next((cost_s for cost_s in costs if cost_s is not None), None)
 
     def look(self, wanted: Collection[str]) -> None:
-        """Stop what others have asked the service to stop that looks after it."""
-        for id_ in set(wanted).intersection(self._ids() if self._folder is not None else ()):
-            try:
-                if self._supervisor(id_).state().phase is not Phase.STOPPING:
-                    self.stop(id_)
-            except (StowplanError, OSError) as error:
-                # It is asked for again.
-                _logger.warning("%s cannot be stopped: %s", id_, error)
+        """Stop what others have asked the service to stop that looks after it; returns at once."""
+        self._wanted = frozenset(wanted)
 
     def purge(self) -> None:
-        """Remove folders of deployments that have been over for as long as they are kept."""
-        if self._folder is None or not self._keep_s:
+        """Remove folders of deployments that have been over for as long as they are kept, and of more than are kept the
+        ones that have been over for longest."""
+        if self._folder is None or not (self._keep_s or self._settings.keep_deployments):
             return
-        for id_ in self._ids():
-            folder = self._folder / id_
-            try:
-                over_s = time.time() - (folder / "state.json").stat().st_mtime
-                if over_s > self._keep_s and self._supervisor(id_).state().phase.final:
-                    _logger.info("%s has been over for %.0f days and is removed", folder, over_s / DAY_S)
-                    shutil.rmtree(folder)
-                    self._forget(id_)
-            except (StowplanError, OSError) as error:
-                _logger.warning("%s cannot be removed: %s", folder, error)
+        now_s, most = time.time(), self._settings.keep_deployments or math.inf
+        for number, (over_since_s, id_) in enumerate(sorted(self._folder.over(), reverse=True)):
+            if number >= most or (self._keep_s and now_s - over_since_s > self._keep_s):
+                self._remove(self._folder.root / id_, (now_s - over_since_s) / DAY_S)
 
     def close(self) -> None:
         """Look after nothing any more; what runs goes on, and the next service takes over."""
@@ -258,33 +243,43 @@ class Deployments:
         if self._thread.is_alive():
             self._thread.join()
 
+    def _remove(self, folder: Path, num_days: float) -> None:
+        try:
+            _logger.info("%s has been over for %.0f days and is removed", folder, num_days)
+            shutil.rmtree(folder)
+        except OSError as error:
+            _logger.warning("%s cannot be removed: %s", folder, error)
+        else:
+            self._forget(folder.name)
+
     def _look_after(self) -> None:
         """Advance every deployment that is not over, until closed."""
-        rest_s, is_told = _ADVANCE_S, False
+        own, rest_s, is_first = self._own(), _ADVANCE_S, True
         while not self._closing.wait(rest_s):
             rest_s = _ADVANCE_S
             try:
-                ids = self._ids()
-                if self._sharing is not None and not is_told:
-                    self._sharing.forget_all_but(ids)
-                    is_told = True
+                ids = own.ids()
                 for id_ in ids:
-                    rest_s = min(rest_s, self._advance(id_))
+                    rest_s = min(rest_s, self._advance(own, id_))
+                if is_first and self._sharing is not None:
+                    self._sharing.forget_all_but(ids)
+                is_first = False
             except Exception:
                 # Nobody else looks after them: the next round may find what is wrong now in order.
                 _logger.exception("the deployments cannot be looked after")
         for lease in self._leases.values():
             lease.close()
 
-    def _advance(self, id_: str) -> float:
+    def _advance(self, own: DeploymentFolder, id_: str) -> float:
         """Do what is due for one deployment, and take in what its ranks have measured; seconds until the next look."""
         try:
-            supervisor = self._supervisor(id_)
+            supervisor, request = own.supervisor(id_), own.request(id_)
             state = supervisor.advance()
+            if id_ in self._wanted and not (state.phase.final or state.phase is Phase.STOPPING):
+                supervisor.stop()
             self._keep_lease(id_, supervisor, state.phase)
-            request = self._request(id_)
             if self._tell(id_, request, supervisor, state):
-                self._feedback.read(request.job_id, self._root() / id_)
+                self._feedback.read(request.job_id, supervisor.root)
             return supervisor.rest_s(state)
         except Exception:
             # One broken folder must not keep the others from being looked after.
@@ -297,7 +292,7 @@ class Deployments:
             return True
 
         def look() -> tuple[DeploymentDoc, Sequence[Holder]]:
-            document = deployment_document(id_, request, self._root() / id_, supervisor, supervisor.status())
+            document = deployment_document(id_, request, supervisor, supervisor.status())
             return document, () if state.phase.final else tuple(holders_of(_who(request, id_), supervisor))
 
         return self._sharing.tell(id_, state, look)
@@ -317,18 +312,18 @@ class Deployments:
 
     def _refuse_conflicts(self, asked: PlanChoice, job_id: str, deployment: Deployment, besides: str = "") -> None:
         """Raise DeploymentConflictError when another deployment that is not over has the job or a GPU of its plan."""
-        holders: list[Holder] = []
-        for id_ in self._ids():
+        own, holders = self._own(), list[Holder]()
+        for id_ in own.ids():
             if id_ == besides:
                 continue
             try:
-                other, supervisor = self._request(id_).job_id, self._supervisor(id_)
+                other, supervisor = own.request(id_), own.supervisor(id_)
                 if supervisor.state().phase.final:
                     continue
-                if other == job_id:
+                if other.job_id == job_id:
                     detail = f"job {job_id} is deployed already as {id_}; reconfigure or stop that one"
                     raise DeploymentConflictError(detail)
-                holders += holders_of(_who(self._request(id_), id_), supervisor)
+                holders += holders_of(_who(other, id_), supervisor)
             except (InputError, NotFoundError) as error:
                 _logger.warning("%s cannot be read: %s", id_, error)
         _refuse_taken(asked, deployment, holders)
@@ -360,65 +355,38 @@ class Deployments:
         wanted = Holder(gpus=gpus_by_host(deployment), what=f"is used by job {job_id!r} ({id_})")
         sharing.claim(id_, job_id, (*present, wanted), refuse)
 
-    def _all(self) -> Iterator[DeploymentDoc]:
-        """Every deployment that can be read, newest first."""
-        for id_, _ in self._known():
+    def _all(self, own: DeploymentFolder) -> Iterator[DeploymentDoc]:
+        """Every deployment of the folder that can be read, newest first."""
+        for id_, _ in own.known():
             try:
                 yield self.deployment(id_)
             except (StowplanError, OSError) as error:
                 _logger.warning("%s cannot be read: %s", id_, error)
 
-    def _known(self, job_id: str | None = None) -> list[tuple[str, DeploymentState]]:
-        """Deployments of a job, or all, whose state can be read, newest first; no backend is asked."""
-        known = []
-        for id_ in self._ids():
-            try:
-                if job_id in (None, self._request(id_).job_id):
-                    known.append((id_, self._supervisor(id_).state()))
-            except (StowplanError, OSError) as error:
-                _logger.warning("%s cannot be read: %s", id_, error)
-        return sorted(known, key=lambda one: (-one[1].runs[0].started_at_s, one[0]))
-
-    def _ids(self) -> list[str]:
-        """Deployments that were started; a folder that lacks its request is none of this service."""
-        folders = sorted(path.parent for path in self._root().glob("deployment-*/state.json"))
-        return [folder.name for folder in folders if (folder / _REQUEST).exists()]
-
     def _elsewhere(self, deployment_id: str) -> KnownDeployment | None:
         """What another service has told of a deployment whose folder is not here."""
-        is_here = self._folder is not None and _ID.fullmatch(deployment_id) and (self._folder / deployment_id).exists()
+        is_here = self._folder is not None and self._folder.has(deployment_id)
         return None if is_here or self._sharing is None else self._sharing.known(deployment_id)
 
     def _readable(self, deployment_id: str) -> Supervisor:
         """What knows the folder of a deployment, also in that of another service on this machine."""
         told = self._elsewhere(deployment_id)
         if told is None or self._sharing is None:
-            return self._supervisor(deployment_id)
+            return self._with(deployment_id).supervisor(deployment_id)
         document = told_document(told)
         # That of its newest run.
         root = Path(document.folder).parents[1]
-        if not self._sharing.is_on_this_host(told) or not os.access(root / _REQUEST, os.R_OK):
+        if not self._sharing.is_on_this_host(told) or not os.access(root / REQUEST, os.R_OK):
             raise _elsewhere(told, "read what its ranks print")
         return Supervisor(root, launch_backend(document.backend))
 
-    def _supervisor(self, deployment_id: str) -> Supervisor:
-        backend = launch_backend(self._request(deployment_id).backend)
-        return Supervisor(self._root() / deployment_id, backend, measured=self._measured)
-
-    def _request(self, deployment_id: str) -> DeploymentRequest:
-        missing = f"there is no deployment {deployment_id!r}"
+    def _with(self, deployment_id: str) -> DeploymentFolder:
+        """The folder, where there may be such a deployment."""
         if self._folder is None and self._sharing is not None:
-            raise NotFoundError(missing)
-        root = self._root()
-        # An id is the name of a folder, not a way to one.
-        if not _ID.fullmatch(deployment_id):
-            raise NotFoundError(missing)
-        try:
-            return DeploymentRequest.model_validate_json((root / deployment_id / _REQUEST).read_text())
-        except (OSError, ValidationError) as error:
-            raise NotFoundError(missing) from error
+            raise no_deployment(deployment_id)
+        return self._own()
 
-    def _root(self) -> Path:
+    def _own(self) -> DeploymentFolder:
         if self._folder is None:
             raise NothingDeployedError("this service deploys nothing; start it with --deployments FOLDER")
         return self._folder

@@ -1,6 +1,5 @@
 """Plans from request to final state, without HTTP."""
 
-import asyncio
 import json
 import logging
 import threading
@@ -8,9 +7,8 @@ import time
 import uuid
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import datetime
-from functools import partial
 
 from starlette.concurrency import run_in_threadpool
 
@@ -24,35 +22,28 @@ from api.common.errors import (
 from api.common.events import STATE, EventLog, PlanEvent
 from api.common.metrics import Metrics
 from api.common.settings import Settings
-from api.common.unstored import UnstoredEnds
-from api.convert.reading import MalformedJsonError
+from api.plans.ending import Endings
+from api.plans.left_behind import EPOCH_EVENTS, LeftBehindPlan, LeftBehindPlans
 from api.plans.present import plan_document, plan_list
 from api.plans.reading import READ_PLAN, ReadPlan
 from api.plans.run import RunningPlan
-from api.plans.sharing import Sharing, one_thread
-from api.plans.termination import Termination, final_record
+from api.plans.sharing import Sharing
+from api.plans.termination import Termination
 from api.plans.traces import NoTraces, PlanTraces
 from api.reading.requests import RequestReader
-from api.schemas.plan import FailureDoc, PlanDoc, PlanList, PlanStatus, TimingsDoc
+from api.schemas.plan import PlanDoc, PlanList, PlanStatus, TimingsDoc
 from api.store.admission import refuse_too_many
 from api.store.database import LeftBehind, NewPlan, PlanRecord, Store
 from api.store.leases import Leases, Others
 from solver.pool import WorkerPool
 from stowplan import __version__
-from stowplan.errors import InputError, Issue, StowplanError
-from stowplan.records import from_document, to_json
+from stowplan.errors import Issue, StowplanError
+from stowplan.records import to_json
 
 _MS_PER_S = 1e3
 _POLL_S = 0.02
-_AFTER_LOST_EVENTS = 1_000_000_000
-# A plan may be why the process goes down, when it does so often while a worker has begun with it.
-_MOST_BEGUN_AGAIN = 3
 _ACTIVE = [status for status in PlanStatus if not status.final]
 _logger = logging.getLogger("stowplan.api.plans.service")
-_GIVEN_UP = FailureDoc(
-    code="interrupted",
-    detail=f"the service crashed {_MOST_BEGUN_AGAIN + 1} times before the plan was final; ask for it again, for less",
-)
 
 
 class Plans:
@@ -74,7 +65,6 @@ class Plans:
         """`on_look` is told again and again what others want to end here, where they use its database as well."""
         self._settings = settings
         self._reader = reader
-        self._metrics = metrics
         self._traces = traces or NoTraces()
         self._store = store
         self._pool = pool
@@ -84,12 +74,9 @@ class Plans:
         self._coming: set[str] = set()
         self._stopping = False
         self._closed = False
-        # Ends are written one after another, and not by the threads that look after workers.
-        self._finisher = one_thread("finish")
-        self._unstored = UnstoredEnds("plans", "they are planned again")
+        self._endings = Endings(store, metrics, self._traces, self._running, self._follow)
         self._leases = Leases(store)
-        self._taking_up = one_thread("take-up")
-        self._left_behind: dict[str, _LeftBehindPlan] = {}
+        self._left_behind = LeftBehindPlans(store, self.reread, self._go_on)
         room = settings.queue_size + settings.workers
         self._sharing = Sharing(store, self, room, on_look) if store.is_shared else None
         left_behind = store.take_up_plans()
@@ -172,7 +159,7 @@ class Plans:
         past = self._store.plan_events(plan_id)
         if past is None:
             # Its events were lost with an earlier process; whoever has seen some of them learns how it ended.
-            return EventLog.of_past([PlanEvent(id=_AFTER_LOST_EVENTS, name=STATE, data={"status": status.value})])
+            return EventLog.of_past([PlanEvent(id=EPOCH_EVENTS, name=STATE, data={"status": status.value})])
         return EventLog.of_past(PlanEvent(**event) for event in json.loads(past))
 
     async def wait(self, plan_id: str, timeout_s: float) -> None:
@@ -227,6 +214,7 @@ class Plans:
         """Take no new plans and ask the running ones to come back with what they have."""
         with self._admission:
             self._stopping = True
+            self._left_behind.begin_shutdown()
             running = list(self._running.values())
         for plan in running:
             plan.stop(PlanStatus.INTERRUPTED)
@@ -241,16 +229,14 @@ class Plans:
         self._closed = True
         if self._sharing is not None:
             self._sharing.close()
-        self._taking_up.shutdown()
-        self._finisher.shutdown()
-        self._unstored.close()
+        self._left_behind.close()
+        self._endings.close()
         try:
             self._leases.let_go()
         except StoreError as error:
             _logger.warning("what is left unfinished will look like a crash: %s", error)
-        logs = [plan.events for plan in self._left_behind.values()] + [plan.events for plan in self._running.values()]
-        for log in logs:
-            log.close()
+        for plan in self._running.values():
+            plan.events.close()
 
     def running(self) -> dict[str, RunningPlan]:
         """Plans that this service has and has read."""
@@ -258,7 +244,7 @@ class Plans:
 
     def is_known(self, plan_id: str) -> bool:
         """Whether this service has a plan that is not final, or is about to have it."""
-        return plan_id in self._running or plan_id in self._left_behind or plan_id in self._coming
+        return plan_id in self._running or plan_id in self._coming or self._left_behind.get(plan_id) is not None
 
     def num_wanted(self) -> int:
         """How many plans could begin at once beside those that this service has."""
@@ -271,14 +257,13 @@ class Plans:
         for each in left:
             # Reading them takes time; who asks for one meanwhile sees it queued, and may wait for it or cancel it.
             followed = None if self._sharing is None else self._sharing.unfollow(each.record.id)
-            self._left_behind[each.record.id] = _LeftBehindPlan(each, followed)
+            self._left_behind.add(each, followed)
         for each in left:
-            self._taking_up.submit(self._take_up, each)
+            self._left_behind.read(each.record.id)
 
     def lose(self, plan: RunningPlan) -> None:
         """Another service has taken a plan; its end is not ours to say."""
-        if plan.decide():
-            self._lost(plan)
+        self._endings.lose(plan)
 
     def _open_events(self, plan_id: str) -> EventLog | None:
         """Events of a plan that is not final; None for any other."""
@@ -348,35 +333,10 @@ class Plans:
         plan = RunningPlan(record, request, self._pool, slack_s, self._ended, notes, events, begun, epoch)
         return plan
 
-    def _take_up(self, left: LeftBehind) -> None:
-        if self._stopping:
-            return
-        plan = self._left_behind[left.record.id]
-        try:
-            self._go_on(left, plan)
-        except Exception:
-            # It stays in the store for the next process, and keeps no other plan from its turn.
-            _logger.exception("plan %s cannot be taken up", left.record.id)
-            plan.events.close()
-        finally:
-            del self._left_behind[left.record.id]
-
-    def _go_on(self, left: LeftBehind, known_as: "_LeftBehindPlan") -> None:
-        record, events = left.record, known_as.events
-        asked, failure = None, _GIVEN_UP
-        if left.times_begun_again < _MOST_BEGUN_AGAIN:
-            try:
-                asked = asyncio.run(self.reread(record.id))
-            except (InputError, MalformedJsonError) as error:
-                failure = FailureDoc(code="interrupted", detail=f"this version cannot go on with the plan: {error}")
-        if asked is None:
-            self._give_up(left, failure, events)
-            return
-        told = json.loads(self._store.plan_notes(record.id) or "[]")
-        filled_in = (from_document(Issue, note, "note") for note in told)
-        # Who waited elsewhere had not begun.
-        times_begun_again = left.times_begun_again + (left.times_taken_up > 0)
-        plan = self._running_plan(record, asked, (*filled_in, *asked.notes), left.epoch, events, times_begun_again)
+    def _go_on(self, known_as: LeftBehindPlan, asked: ReadPlan, notes: tuple[Issue, ...]) -> None:
+        left = known_as.left
+        record, again = left.record, known_as.times_begun_again
+        plan = self._running_plan(record, asked, notes, left.epoch, known_as.events, again)
         with self._admission:
             if self._stopping:
                 return
@@ -389,88 +349,24 @@ class Plans:
             del self._running[record.id]
             raise
 
-    def _give_up(self, left: LeftBehind, failure: FailureDoc, events: EventLog) -> None:
-        record = replace(
-            left.record, status=PlanStatus.INTERRUPTED, finished_at_s=time.time(), failure=failure.model_dump_json()
-        )
-        state = {"status": record.status.value}
-        told = json.dumps([asdict(event) for event in events.preview(STATE, state)])
-        if self._store.finish_plan(record, told, left.epoch):
-            events.publish(STATE, state)
-        events.close()
-
     def _ended(self, plan: RunningPlan, termination: Termination) -> None:
         if not self._closed:
-            self._finisher.submit(self._finish, plan, termination)
+            self._endings.end(plan, termination)
         if self._sharing is not None:
             # Others may have plans that wait.
             self._sharing.wake()
 
-    def _finish(self, plan: RunningPlan, termination: Termination) -> None:
-        if not plan.decide():
-            return
-        has_plan = termination.outcome is not None and termination.outcome.termination.has_incumbent
-        if termination.status is PlanStatus.INTERRUPTED and not has_plan and self._store.is_lasting:
-            # The next process goes on with it.
-            del self._running[plan.record.id]
-            plan.events.close()
-            return
-        if termination.outcome is not None:
-            warnings = (*plan.notes, *termination.outcome.warnings)
-            termination = replace(termination, outcome=replace(termination.outcome, warnings=warnings))
-        record = final_record(plan.record, termination, plan.queued_s)
-        events = json.dumps([asdict(event) for event in plan.events.preview(STATE, {"status": record.status.value})])
-        if not self._store.is_shared:
-            # Nobody else can say how it ends: until that is stored it stays in memory, where clients find it.
-            plan.record = record
-        self._unstored.write(record.id, partial(self._store_end, plan, record, events))
-        if not self._store.is_shared:
-            self._conclude(plan, record)
-        if termination.outcome is not None and "solve" in termination.outcome.times.wall_s:
-            seconds = termination.outcome.times.wall_s["solve"]
-            self._metrics.solve_seconds.labels(record.policy, termination.outcome.solver).observe(seconds)
-
-    def _store_end(self, plan: RunningPlan, record: PlanRecord, events: str) -> None:
-        is_stored = self._store.finish_plan(record, events, plan.epoch)
-        self._running.pop(record.id, None)
-        if not self._store.is_shared:
-            return
-        if is_stored:
-            self._conclude(plan, record)
-        else:
-            # The end is another service's to say.
-            self._lost(plan)
-
-    def _conclude(self, plan: RunningPlan, record: PlanRecord) -> None:
-        plan.record = record
-        self._metrics.plans.labels(record.policy, record.status.value).inc()
-        plan.events.publish(STATE, {"status": record.status.value})
-        plan.events.close()
-        self._traces.ended(plan.asked, record)
-
-    def _lost(self, plan: RunningPlan) -> None:
-        self._running.pop(plan.record.id, None)
-        events = plan.drop()
+    def _follow(self, plan_id: str, events: EventLog) -> None:
+        """Have events go on with what another service tells, where there may be one."""
         if self._sharing is None:
             events.close()
         else:
-            # Whoever follows it here goes on with what is told there.
-            self._sharing.follow(plan.record.id, events)
+            self._sharing.follow(plan_id, events)
 
     def _live(self, record: PlanRecord) -> PlanRecord:
         """The plan as it stands now; the store knows only how it began and how it ended."""
         running = self._running.get(record.id)
         return record if running is None else replace(running.record, sequence=record.sequence)
-
-
-class _LeftBehindPlan:
-    """A plan of an earlier process before this one has read it: what is asked of it meanwhile. Its events go on above
-    those that clients may have seen."""
-
-    def __init__(self, left: LeftBehind, events: EventLog | None) -> None:
-        self.events = events or EventLog()
-        self.events.go_on_above((left.epoch - 1) * _AFTER_LOST_EVENTS)
-        self.is_canceled = left.wants_end
 
 
 def _accepted(received_s: float) -> str:

@@ -8,6 +8,7 @@ second. What decides is the lease in the database, never what is known here.
 
 import json
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
@@ -113,9 +114,13 @@ class Sharing:
                 with self._store.listening() as listener:
                     # What was told meanwhile was not heard.
                     self.wake()
+                    said_at_s = -math.inf
                     while not self._closing.is_set():
-                        live(listener.connection, self._store, self._room)
-                        self._hear(listener.heard(LOOK_S))
+                        # Once a second, however much is told.
+                        if (since_s := time.monotonic() - said_at_s) >= LOOK_S:
+                            live(listener.connection, self._store, self._room)
+                            said_at_s, since_s = time.monotonic(), 0.0
+                        self._hear(listener.heard(LOOK_S - since_s))
             except StoreError as error:
                 _logger.warning("nothing is heard from other services: %s", error)
                 self._closing.wait(_AGAIN_S)

@@ -3,9 +3,9 @@
 Every few seconds one of these is killed with SIGKILL, at random: a worker, a service, a rank of a training (where the
 executor is installed, each service looks after one), a connection to a database on PostgreSQL; or the machine is
 starved by busy loops on every processor. A killed service is started again on its database; how far trainings are is
-asked of any of them. Clients post small snapshots under a key of their own each, ask again under the same key until they
-are answered, each time any of the services, wait for the plan, and compare its objective with the one that was planned
-before. In the end nothing is disturbed any more, and it is counted:
+asked of any of them. Clients post small snapshots under a key of their own each, ask again under the same key until
+they are answered, each time any of the services, wait for the plan, and compare its objective with the one that was
+planned before. In the end nothing is disturbed any more, and it is counted:
 
     accepted        keys that were answered with a plan
     finished        plans that ended, verified, with the right objective

@@ -21,6 +21,7 @@ CASES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "everything": {
             "token": "secret",
             "databaseSecret": "stowplan-database",
+            "replicas": 3,
             "image": {"repository": "registry.example.org/stowplan", "tag": "v1"},
             "allowedHosts": ["planner.example.org"],
             "settings": {"STOWPLAN_WORKERS": "4", "STOWPLAN_ACCESS_LOG": "true"},

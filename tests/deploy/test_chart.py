@@ -141,6 +141,8 @@ def test_helm_renders_this(case: str) -> None:
         ({}, "set existingSecret to a secret whose key"),
         ({"token": "a", "existingSecret": "b"}, "not both"),
         ({"token": "a b"}, "does not match pattern"),
+        ({"token": "a", "replicas": 2}, "a file of SQLite has one service"),
+        ({"token": "a", "replicas": 0}, "replicas"),
         ({"tokn": "a"}, "tokn"),
         ({"token": "a", "settings": {"STOWPLAN_HOST": "127.0.0.1"}}, "STOWPLAN_HOST"),
     ],

@@ -2,10 +2,8 @@
 
 import os
 import shutil
-import sys
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock, create_autospec
@@ -15,16 +13,15 @@ import pytest
 
 from api.app import create_app
 from api.common.settings import IN_MEMORY, Settings
+from api.deployments.folder import DeploymentFolder
 from api.deployments.service import Deployments
 from api.jobs.feedback import JobFeedback
-from executor.deployment import LaunchOptions
 from executor.launch.local import LocalBackend
 from executor.lifecycle import Cause, DeploymentState, Phase, Run
 from executor.records import write_record
 from solver.pool import WorkerPool
 from tests.api.asking import planned
 from tests.api.serving import serving
-from tests.paths import PRETEND_TRAINER, ROOT
 from tests.ports import free_port
 from tests.waiting import eventually
 
@@ -68,15 +65,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
-def pretending(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ranks do not train."""
-    options = partial(LaunchOptions, command=(sys.executable, str(PRETEND_TRAINER)))
-    monkeypatch.setattr("api.deployments.choice.LaunchOptions", options)
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-
-
-@pytest.fixture
-def client(folder: Path, pool: WorkerPool, pretending: None) -> Iterator[httpx.Client]:  # noqa: ARG001 - for what it does
+def client(folder: Path, pool: WorkerPool, pretending: None) -> Iterator[httpx.Client]:  # noqa: ARG001 - ranks pretend
     with serving(create_app(settings(folder), pool=pool)) as made:
         yield made
 
@@ -369,14 +358,14 @@ def test_deployments_are_looked_after_again_after_an_error(
     client: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = client.post("/v1/deployments", json=body()).headers["Location"]
-    whole, errors = Deployments._ids, [OSError("the folder is away"), KeyError("state")]
+    whole, errors = DeploymentFolder.ids, [OSError("the folder is away"), KeyError("state")]
 
-    def failing(known: Deployments) -> list[str]:
+    def failing(known: DeploymentFolder) -> list[str]:
         if errors:
             raise errors.pop()
         return whole(known)
 
-    monkeypatch.setattr(Deployments, "_ids", failing)
+    monkeypatch.setattr(DeploymentFolder, "ids", failing)
     wait(client, path, lambda document: document["phase"] == "finished")
     assert not errors
 
@@ -397,25 +386,42 @@ def test_the_cost_of_a_change_is_read_without_asking_a_backend(tmp_path: Path) -
         deployments.close()
 
 
+def over(root: Path, cases: dict[str, tuple[Phase, float]]) -> dict[str, str]:
+    """Folders of deployments whose states were written so many days ago, by the names of the cases."""
+    run = Run(number=1, plan="", cause=Cause.DEPLOYED, started_at_s=1.0)
+    for k, (phase, age_days) in enumerate(cases.values()):
+        folder = root / f"deployment-{k:032x}"
+        folder.mkdir()
+        (folder / "request.json").write_text('{"job_id": "tiny", "backend": "local"}')
+        write_record(DeploymentState(name="tiny", phase=phase, runs=(run,), phase_since_s=9.0), folder / "state.json")
+        at_s = time.time() - age_days * 86_400
+        os.utime(folder / "state.json", (at_s, at_s))
+    return {name: f"deployment-{k:032x}" for k, name in enumerate(cases)}
+
+
+@pytest.mark.parametrize(
+    ("keep_days", "most", "left"),
+    [
+        (0.0, 0, {"old", "young", "runs"}),
+        (30.0, 0, {"young", "runs"}),
+        (0.0, 2, {"old", "young", "runs"}),
+        # Those go that have been over for longest.
+        (0.0, 1, {"young", "runs"}),
+    ],
+)
 def test_folders_of_deployments_that_have_long_been_over_are_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keep_days: float, most: int, left: set[str]
 ) -> None:
     monkeypatch.setattr(Deployments, "_look_after", Mock())
-    run = Run(number=1, plan="", cause=Cause.DEPLOYED, started_at_s=1.0)
-    cases = {"old": (Phase.FINISHED, 31.0), "young": (Phase.STOPPED, 29.0), "runs": (Phase.RUNNING, 99.0)}
-    for k, (phase, age_days) in enumerate(cases.values()):
-        root = tmp_path / f"deployment-{k:032x}"
-        root.mkdir()
-        (root / "request.json").write_text('{"job_id": "tiny", "backend": "local"}')
-        write_record(DeploymentState(name="tiny", phase=phase, runs=(run,), phase_since_s=9.0), root / "state.json")
-        at_s = time.time() - age_days * 86_400
-        os.utime(root / "state.json", (at_s, at_s))
-    for keep_days, left in ((0.0, {0, 1, 2}), (30.0, {1, 2})):
-        set_to = settings(tmp_path).model_copy(update={"keep_deployments_days": keep_days})
-        deployments = Deployments(set_to, Mock(), create_autospec(JobFeedback, instance=True), Mock())
-        deployments.purge()
-        deployments.close()
-        assert {int(path.name.removeprefix("deployment-"), 16) for path in tmp_path.iterdir()} == left
+    names = over(
+        tmp_path, {"old": (Phase.FINISHED, 31.0), "young": (Phase.STOPPED, 29.0), "runs": (Phase.RUNNING, 99.0)}
+    )
+    kept = {"keep_deployments_days": keep_days, "keep_deployments": most}
+    set_to = settings(tmp_path).model_copy(update=kept)
+    deployments = Deployments(set_to, Mock(), create_autospec(JobFeedback, instance=True), Mock())
+    deployments.purge()
+    deployments.close()
+    assert {path.name for path in tmp_path.iterdir()} == {names[name] for name in left}
 
 
 def test_the_projection_is_that_of_the_plan_that_holds(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,25 +6,27 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from sqlalchemy import text
 
 from api.app import create_app
-from api.common.errors import DeploymentConflictError
+from api.common.errors import DeploymentConflictError, StoreError
+from api.deployments import sharing
 from api.deployments.sharing import DeploymentSharing
 from api.store.database import Store
 from api.store.deployments import DeploymentStore, KnownDeployment, ToldDeployment
 from api.store.leases import Leases, live
 from executor.gpu_holders import Holder
 from executor.launch.local import LocalBackend
+from executor.lifecycle import Cause, DeploymentState, Phase, Run
 from solver.pool import WorkerPool
-from tests.api.deployments.test_deployments import body, plan, pretending, settings, wait
+from tests.api.deployments.test_deployments import body, plan, settings, wait
 from tests.api.postgresql import Server
 from tests.api.serving import serving
 from tests.growth import work
 
-__all__ = ["pretending"]
 LONG = {"device": "cpu", "num_steps": 100_000, "checkpoint_interval": 5}
 # What of a document changes while nobody looks.
 _MOVES = ("step", "loss", "step_s", "runs")
@@ -127,9 +129,9 @@ def test_of_two_services_that_deploy_a_job_at_once_one_does(url: str, tmp_path: 
                 live(connection, store, 1)
 
         def deploy(number: int) -> bool:
-            sharing = DeploymentSharing((one, other)[number % 2], tmp_path / str(number % 2))
+            shared = DeploymentSharing((one, other)[number % 2], tmp_path / str(number % 2))
             try:
-                sharing.claim(f"deployment-{number}", "job", (), refuses("job"))
+                shared.claim(f"deployment-{number}", "job", (), refuses("job"))
             except DeploymentConflictError:
                 return False
             return True
@@ -150,13 +152,13 @@ def test_gpus_of_this_machine_are_in_use_whatever_folder_they_are_of(
 
         def look(others: Iterator[KnownDeployment]) -> None:
             for each in others:
-                found.extend(sharing.gpus_elsewhere(each))
+                found.extend(shared.gpus_elsewhere(each))
 
-        sharing = DeploymentSharing(other, tmp_path / "other")
-        sharing.claim("deployment-b", "b", (), look)
+        shared = DeploymentSharing(other, tmp_path / "other")
+        shared.claim("deployment-b", "b", (), look)
         monkeypatch.setattr(socket, "gethostname", lambda: "another")
-        sharing = DeploymentSharing(other, tmp_path / "other")
-        sharing.claim("deployment-c", "c", (), look)
+        shared = DeploymentSharing(other, tmp_path / "other")
+        shared.claim("deployment-c", "c", (), look)
         assert [sorted(holder.gpus) for holder in found] == [[("localhost", 0), ("n1", 3)], [("n1", 3)]]
 
 
@@ -180,6 +182,27 @@ def test_one_service_at_a_time_tells_of_a_folder_that_several_have(url: str) -> 
         assert Leases(other).held() == {}
 
 
+def test_a_database_that_is_away_does_not_hold_up_who_looks_after_deployments(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Run(number=1, plan="", cause=Cause.DEPLOYED, started_at_s=1.0)
+    state = DeploymentState(name="a", phase=Phase.RUNNING, runs=(run,), phase_since_s=1.0)
+    document = Mock(job_id="a", model_dump_json=lambda: "{}")
+    told = Mock(side_effect=StoreError("away"))
+    with closing(Store(url)) as store:
+        shared = DeploymentSharing(store, tmp_path)
+        monkeypatch.setattr(DeploymentStore, "tell", told)
+        # To learn that it is away takes seconds: for a while it is not tried, of whichever deployment.
+        assert all(shared.tell(f"deployment-{k}", state, lambda: (document, ())) for k in (1, 1, 2))
+        assert told.call_count == 1
+        monkeypatch.setattr(sharing, "_AGAIN_S", -1.0)
+        monkeypatch.setattr(shared, "_again_s", 0.0)
+        told.side_effect = [StoreError("away"), True]
+        assert all(shared.tell("deployment-1", state, lambda: (document, ())) for _ in range(3))
+        # Told, it is not told again before there is news.
+        assert told.call_count == 3
+
+
 def test_what_was_never_started_is_in_nobodys_way_once_its_service_is_gone(url: str) -> None:
     with closing(Store(url)) as one, closing(Store(url)) as other:
         stores = [DeploymentStore(store) for store in (one, other)]
@@ -196,8 +219,8 @@ def test_what_was_never_started_is_in_nobodys_way_once_its_service_is_gone(url: 
 
 def test_what_a_folder_has_no_more_is_forgotten(url: str, tmp_path: Path) -> None:
     with closing(Store(url)) as store:
-        sharing, known = DeploymentSharing(store, tmp_path), DeploymentStore(store)
-        sharing.claim("deployment-1", "a", (), lambda _: None)
+        shared, known = DeploymentSharing(store, tmp_path), DeploymentStore(store)
+        shared.claim("deployment-1", "a", (), lambda _: None)
         place = (tmp_path / "place").read_text()
         for k in range(1, 4):
             known.tell(told(f"deployment-{k}", place=place), is_over=k == 3)

@@ -2,10 +2,12 @@
 
 import itertools
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
+from unittest.mock import Mock
 
 import httpx
 import pytest
@@ -14,11 +16,12 @@ from sqlalchemy import text
 from api.app import create_app
 from api.common.errors import StoreError
 from api.common.settings import Settings
-from api.plans import planning
+from api.plans import planning, sharing
 from api.schemas.plan import PlanStatus
 from api.store import leases
 from api.store.bodies import Body, PlanInput
 from api.store.database import NewPlan, SnapshotRecord, Store
+from api.store.dialects.statements import tell
 from api.store.forecasters import ForecasterStore
 from api.store.leases import Leases, live
 from api.store.replays import ReplayStore
@@ -156,6 +159,27 @@ def test_a_look_is_no_more_work_the_more_plans_have_ended(stores: tuple[Store, S
             assert connection.scalar(text("SELECT count(*) FROM leases")) == 1
     # SQLAlchemy remembers statements, and how it made them.
     assert counted[1] < 1.1 * counted[0]
+
+
+def test_who_hears_much_says_no_more_often_that_it_lives(
+    stores: tuple[Store, Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = stores
+    said, heard = Mock(side_effect=live), set[str]()
+    monkeypatch.setattr(sharing, "live", said)
+    plans = Mock(running=dict, num_wanted=lambda: 0, is_known=lambda word: heard.add(word))
+    shares = sharing.Sharing(one, plans, 2, lambda _: None)
+    shares.start()
+    try:
+        eventually(lambda: said.call_count >= 2)
+        begun_s, before = time.monotonic(), said.call_count
+        for k in range(40):
+            with other.writing() as connection:
+                tell(connection, other.owner, f"plan-{k}")
+        eventually(lambda: len(heard) == 40)
+        assert said.call_count - before <= 1 + (time.monotonic() - begun_s) / sharing.LOOK_S
+    finally:
+        shares.close()
 
 
 def test_bodies_that_one_forgets_while_another_keeps_them_stay(stores: tuple[Store, Store]) -> None:
