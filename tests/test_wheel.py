@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from shipping.described import addresses, described
 from shipping.moved import HOME, ROOMS, MoveError, moved
 from tests.paths import ROOT
 from tests.ports import free_port
 
+HOME_ADDRESS = "https://git.example.org/stowplan"
 MODULES = frozenset({"models.plan", "solver.pool", "solver"})
 # What a user's script does with a service that is installed, and with classes of the product.
 SCRIPT = """
@@ -89,9 +91,22 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (tree / "build" / "lib" / "models").mkdir(parents=True)
     (tree / "build" / "lib" / "models" / "plan.py").touch()
     build = "from setuptools.build_meta import build_wheel; build_wheel('.')"
-    subprocess.run([sys.executable, "-c", build], cwd=tree, check=True, capture_output=True, timeout=120)
+    home = os.environ | {"STOWPLAN_HOME": HOME_ADDRESS}
+    subprocess.run([sys.executable, "-c", build], cwd=tree, check=True, capture_output=True, timeout=120, env=home)
     (built,) = tree.glob("*.whl")
     return built
+
+
+def test_links_of_what_an_index_shows_lead_somewhere() -> None:
+    text = "![plan](docs/a.svg)\n[how](docs/b.md#c), [here](#d), [paper](https://example.org/)\n```\n[a](b)\n```\n"
+    assert described(text, None) == "\nhow, [here](#d), [paper](https://example.org/)\n```\n[a](b)\n```\n"
+    home = "https://git.example.org/stowplan"
+    led = described(text, f"{home}/")
+    assert f"![plan]({home}/raw/main/docs/a.svg)" in led
+    assert f"[how]({home}/blob/main/docs/b.md#c)" in led
+    assert "![plan](https://raw.example.org/docs/a.svg)" in described(text, home, "https://raw.example.org")
+    assert addresses(home)["Repository"] == home
+    assert addresses(None) == {}
 
 
 @pytest.mark.slow
@@ -102,6 +117,10 @@ def test_an_installed_product_does_not_meet_modules_of_users(wheel: Path, tmp_pa
         packed.extractall(installed)
     version = next(name.partition("/")[0] for name in names if name.endswith("/METADATA"))
     assert {name.partition("/")[0] for name in names} == {HOME, "stowplan_metrics.py", version}
+    metadata = (installed / version / "METADATA").read_text()
+    assert f"Project-URL: Repository, {HOME_ADDRESS}" in metadata
+    assert f"![Minipods over time]({HOME_ADDRESS}/raw/main/docs/ahead-two-weeks.svg)" in metadata
+    assert "](docs/" not in metadata.partition("\n\n")[2]
     assert "stowplan = stowplan.__main__:main" in (installed / version / "entry_points.txt").read_text()
     shipped = {path for path in names if not path.endswith(".py")}
     assert {f"{HOME}/models/models.toml", f"{HOME}/py.typed", f"{HOME}/api/examples/quickstart.json"} <= shipped

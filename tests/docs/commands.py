@@ -61,10 +61,8 @@ def _statements(block: str) -> Iterator[str]:
     lines = iter(block.splitlines())
     for line in lines:
         statement = line
-        while statement.endswith("\\") or not _is_closed(statement):
-            statement = (
-                f"{statement.removesuffix(chr(92))}{'' if statement.endswith(chr(92)) else chr(10)}{next(lines)}"
-            )
+        while (goes_on := statement.endswith("\\")) or not _is_closed(statement):
+            statement = (statement[:-1] if goes_on else f"{statement}\n") + next(lines)
         if here := re.search(r"<<'?(\w+)'?$", statement):
             for more in lines:
                 statement += f"\n{more}"

@@ -55,6 +55,7 @@ def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TyperCommand, "invoke", lambda *_: None)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("nothing_runs")
 @pytest.mark.parametrize(("program", "app"), [(["stowplan"], stowplan), (["python", "-m", "benchmarks"], benchmarks)])
 def test_commands_in_blocks_are_read(program: list[str], app: typer.Typer) -> None:
@@ -65,6 +66,7 @@ def test_commands_in_blocks_are_read(program: list[str], app: typer.Typer) -> No
         assert answer.exit_code == 0, f"{command}\n{answer.output}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("program", "app"), [(["stowplan"], stowplan), (["python", "-m", "benchmarks"], benchmarks)])
 def test_commands_within_text_have_these_options(program: list[str], app: typer.Typer) -> None:
     found = list(parts(*program, whole=False))

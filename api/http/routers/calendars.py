@@ -7,9 +7,9 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from api.clusters.service import CLUSTERS_PATH
-from api.figures.picture_format import PictureFormat
 from api.http.body import json_body
 from api.http.routers.common import ETAG, ClusterName, IfMatch, Services, documented_body, json_response, version_of
+from api.http.routers.pictures import PICTURES, Picture, drawn
 from api.schemas.reservation import CALENDAR_EXAMPLE, CalendarBody, CalendarDoc
 
 router = APIRouter(prefix=CLUSTERS_PATH, tags=["calendars"])
@@ -65,29 +65,14 @@ async def get_icalendar(services: Services, name: ClusterName) -> Response:
 
 
 @router.get(
-    "/{name}/calendar/figure.svg",
+    "/{name}/calendar/figure.{picture}",
     summary="Draw a calendar",
     response_class=Response,
-    responses={200: {"content": {"image/svg+xml": {}}, "description": "The picture."}},
+    responses=PICTURES,
 )
-async def get_calendar_figure(services: Services, name: ClusterName) -> Response:
+async def get_calendar_figure(services: Services, name: ClusterName, picture: Picture) -> Response:
     """Draw which nodes of which minipod are whose, from now on."""
-    return await _figure(services, name, "svg", "image/svg+xml")
-
-
-@router.get(
-    "/{name}/calendar/figure.png",
-    summary="Draw a calendar as PNG",
-    response_class=Response,
-    responses={200: {"content": {"image/png": {}}, "description": "The picture."}},
-)
-async def get_calendar_figure_png(services: Services, name: ClusterName) -> Response:
-    """Draw the same as PNG."""
-    return await _figure(services, name, "png", "image/png")
-
-
-async def _figure(services: Services, name: str, format_: PictureFormat, media_type: str) -> Response:
-    return Response(await services.calendar_drawings.figure(name, format_), media_type=media_type)
+    return drawn(await services.calendar_drawings.figure(name, picture), picture)
 
 
 def _answer(document: CalendarDoc, status: int = 200) -> Response:

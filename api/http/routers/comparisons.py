@@ -11,6 +11,7 @@ from api.comparisons.reading import READ_COMPARISON
 from api.comparisons.service import COMPARISONS_PATH
 from api.http.body import json_text
 from api.http.routers.common import IdempotencyKey, Services, WaitS, checked_key, documented_body, json_response
+from api.http.routers.pictures import PICTURES, Picture, drawn
 from api.schemas.comparison import ComparisonBody, ComparisonDoc, ComparisonList, ComparisonPageQuery
 
 router = APIRouter(prefix=COMPARISONS_PATH, tags=["solver comparisons"])
@@ -78,25 +79,14 @@ async def get_comparison(services: Services, comparison_id: ComparisonId, wait_s
 
 
 @router.get(
-    "/{comparison_id}/figure.svg",
+    "/{comparison_id}/figure.{picture}",
     summary="Draw a comparison of solvers",
     response_class=Response,
-    responses={200: {"content": {"image/svg+xml": {}}, "description": "The picture."}},
+    responses=PICTURES,
 )
-async def get_comparison_figure(services: Services, comparison_id: ComparisonId) -> Response:
+async def get_comparison_figure(services: Services, comparison_id: ComparisonId, picture: Picture) -> Response:
     """Draw the comparison: time by phase for each solver, and the gap over time."""
-    return Response(await services.comparison_drawings.figure(comparison_id, "svg"), media_type="image/svg+xml")
-
-
-@router.get(
-    "/{comparison_id}/figure.png",
-    summary="Draw a comparison of solvers as PNG",
-    response_class=Response,
-    responses={200: {"content": {"image/png": {}}, "description": "The picture."}},
-)
-async def get_comparison_figure_png(services: Services, comparison_id: ComparisonId) -> Response:
-    """Draw the same as PNG."""
-    return Response(await services.comparison_drawings.figure(comparison_id, "png"), media_type="image/png")
+    return drawn(await services.comparison_drawings.figure(comparison_id, picture), picture)
 
 
 @router.delete(

@@ -17,6 +17,7 @@ from api.http.routers.common import (
     documented_body,
     json_response,
 )
+from api.http.routers.pictures import PICTURES, Picture, drawn
 from api.schemas.forecast import (
     FORECAST_EXAMPLE,
     FORECASTER_EXAMPLE,
@@ -104,25 +105,14 @@ async def get_forecaster_record(services: Services, forecaster: Name) -> Respons
 
 
 @router.get(
-    "/{forecaster:id}/figure.svg",
+    "/{forecaster:id}/figure.{picture}",
     summary="Draw the report of a forecaster",
     response_class=Response,
-    responses={200: {"content": {"image/svg+xml": {}}, "description": "The picture."}},
+    responses=PICTURES,
 )
-async def get_forecaster_figure(services: Services, forecaster: Name) -> Response:
+async def get_forecaster_figure(services: Services, forecaster: Name, picture: Picture) -> Response:
     """Draw how often jobs were over within their quantiles, and how far off these were, beside other predictors."""
-    return Response(await services.forecasters.figure(forecaster, "svg"), media_type="image/svg+xml")
-
-
-@router.get(
-    "/{forecaster:id}/figure.png",
-    summary="Draw the report of a forecaster as PNG",
-    response_class=Response,
-    responses={200: {"content": {"image/png": {}}, "description": "The picture."}},
-)
-async def get_forecaster_figure_png(services: Services, forecaster: Name) -> Response:
-    """Draw the same as PNG."""
-    return Response(await services.forecasters.figure(forecaster, "png"), media_type="image/png")
+    return drawn(await services.forecasters.figure(forecaster, picture), picture)
 
 
 @router.post(

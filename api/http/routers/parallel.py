@@ -1,14 +1,14 @@
 """3D-parallel plans for one job."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
-from fastapi import APIRouter, Depends, Path
+from fastapi import APIRouter, Depends
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from api.figures.picture_format import PictureFormat
 from api.http.body import json_body
 from api.http.routers.common import Services, documented_body, json_response
+from api.http.routers.pictures import PICTURES, Picture, drawn
 from api.parallel.exports import export_parallel_plan
 from api.schemas.export import ExportBody, ExportDoc
 from api.schemas.parallel import ParallelPlanBody
@@ -44,13 +44,6 @@ _EXPORTS = {
     }
 }
 _DOCUMENTED = documented_body(ParallelPlanBody.__name__, _REQUESTS)
-_MEDIA = {"svg": "image/svg+xml", "png": "image/png"}
-_PICTURES: dict[int | str, dict[str, Any]] = {
-    200: {
-        "content": {media: {} for media in _MEDIA.values()},
-        "description": "The picture.",
-    }
-}
 
 
 @router.post(
@@ -86,12 +79,10 @@ async def export_parallel(body: Annotated[ExportBody, Depends(json_body(ExportBo
     "/figure.{picture}",
     summary="Draw 3D-parallel plans",
     response_class=Response,
-    responses=_PICTURES,
+    responses=PICTURES,
     openapi_extra=_DOCUMENTED,
 )
-async def draw_parallel_plans(
-    services: Services, picture: Annotated[PictureFormat, Path(description="svg or png")], body: Body
-) -> Response:
+async def draw_parallel_plans(services: Services, picture: Picture, body: Body) -> Response:
     """Draw the answer to the same request: the best plan's pipeline as a Gantt chart of stages and micro-batches, and
     throughput by number of GPUs with the plan at each point."""
-    return Response(await services.parallel.figure(body, picture), media_type=_MEDIA[picture])
+    return drawn(await services.parallel.figure(body, picture), picture)

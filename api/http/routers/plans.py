@@ -22,6 +22,7 @@ from api.http.routers.common import (
     event_response,
     json_response,
 )
+from api.http.routers.pictures import PICTURES, Picture, drawn
 from api.plans.present import plan_path, plan_text
 from api.plans.reading import READ_PLAN
 from api.schemas.export import ExportDoc, PlanExportBody, PlanExportDoc
@@ -107,25 +108,14 @@ async def get_input(services: Services, plan_id: PlanId) -> Response:
 
 
 @router.get(
-    "/{plan_id:id}/figure.svg",
+    "/{plan_id:id}/figure.{picture}",
     summary="Draw a plan",
     response_class=Response,
-    responses={200: {"content": {"image/svg+xml": {}}, "description": "The picture."}},
+    responses=PICTURES,
 )
-async def get_figure(services: Services, plan_id: PlanId) -> Response:
+async def get_figure(services: Services, plan_id: PlanId, picture: Picture) -> Response:
     """Draw the plan: the cluster by tier and node, coloured by job; for Arnold the communication matrix, too."""
-    return Response(await services.plan_drawings.figure(plan_id, "svg"), media_type="image/svg+xml")
-
-
-@router.get(
-    "/{plan_id:id}/figure.png",
-    summary="Draw a plan as PNG",
-    response_class=Response,
-    responses={200: {"content": {"image/png": {}}, "description": "The picture."}},
-)
-async def get_figure_png(services: Services, plan_id: PlanId) -> Response:
-    """Draw the same as PNG."""
-    return Response(await services.plan_drawings.figure(plan_id, "png"), media_type="image/png")
+    return drawn(await services.plan_drawings.figure(plan_id, picture), picture)
 
 
 @router.get(

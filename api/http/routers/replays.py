@@ -17,6 +17,7 @@ from api.http.routers.common import (
     event_response,
     json_response,
 )
+from api.http.routers.pictures import PICTURES, Picture, drawn
 from api.replays.reading import READ_REPLAYS
 from api.replays.service import REPLAYS_PATH
 from api.schemas.replay import REPLAY_EXAMPLE, ReplayBody
@@ -95,26 +96,15 @@ async def get_replay_report(services: Services, replays_id: ReplaysId) -> Respon
 
 
 @router.get(
-    "/{replays_id}/figure.svg",
+    "/{replays_id}/figure.{picture}",
     summary="Draw replays",
     response_class=Response,
-    responses={200: {"content": {"image/svg+xml": {}}, "description": "The picture."}},
+    responses=PICTURES,
 )
-async def get_replay_figure(services: Services, replays_id: ReplaysId) -> Response:
+async def get_replay_figure(services: Services, replays_id: ReplaysId, picture: Picture) -> Response:
     """Draw how long jobs took, who waited and what was busy over time, and who had which GPU when, under every policy
     with its first seed."""
-    return Response(await services.replay_drawings.figure(replays_id, "svg"), media_type="image/svg+xml")
-
-
-@router.get(
-    "/{replays_id}/figure.png",
-    summary="Draw replays as PNG",
-    response_class=Response,
-    responses={200: {"content": {"image/png": {}}, "description": "The picture."}},
-)
-async def get_replay_figure_png(services: Services, replays_id: ReplaysId) -> Response:
-    """Draw the same as PNG."""
-    return Response(await services.replay_drawings.figure(replays_id, "png"), media_type="image/png")
+    return drawn(await services.replay_drawings.figure(replays_id, picture), picture)
 
 
 @router.get(

@@ -16,6 +16,7 @@ from api.http.routers.common import (
     documented_body,
     json_response,
 )
+from api.http.routers.pictures import PICTURES, Picture, drawn
 from api.schemas.what_if import PlanDifferenceDoc, WhatIfBody, WhatIfDoc
 
 router = APIRouter(prefix="/v1/plans", tags=["what if"])
@@ -77,22 +78,11 @@ async def get_difference(services: Services, plan_id: PlanId, other_id: OtherId)
 
 
 @router.get(
-    "/{plan_id:id}/differences/{other_id:id}/figure.svg",
+    "/{plan_id:id}/differences/{other_id:id}/figure.{picture}",
     summary="Draw what differs between two plans",
     response_class=Response,
-    responses={200: {"content": {"image/svg+xml": {}}, "description": "The picture."}},
+    responses=PICTURES,
 )
-async def get_difference_figure(services: Services, plan_id: PlanId, other_id: OtherId) -> Response:
+async def get_difference_figure(services: Services, plan_id: PlanId, other_id: OtherId, picture: Picture) -> Response:
     """Draw both plans beside each other, with the GPUs marked that go to another job."""
-    return Response(await services.what_ifs.figure(plan_id, other_id, "svg"), media_type="image/svg+xml")
-
-
-@router.get(
-    "/{plan_id:id}/differences/{other_id:id}/figure.png",
-    summary="Draw what differs between two plans as PNG",
-    response_class=Response,
-    responses={200: {"content": {"image/png": {}}, "description": "The picture."}},
-)
-async def get_difference_figure_png(services: Services, plan_id: PlanId, other_id: OtherId) -> Response:
-    """Draw the same as PNG."""
-    return Response(await services.what_ifs.figure(plan_id, other_id, "png"), media_type="image/png")
+    return drawn(await services.what_ifs.figure(plan_id, other_id, picture), picture)

@@ -172,7 +172,7 @@ class KernelCurve:
     def _known_or_new(self, batch: FloatArray, tp: FloatArray) -> FloatArray:
         """Those of sizes (N,), (2, N); plans of a job ask for few, again and again."""
         known, sizes = self._known, list(zip(batch.tolist(), map(float, tp.tolist()), strict=True))
-        new = list({size for size in sizes if size not in known})
+        new = list(dict.fromkeys(size for size in sizes if size not in known))
         if new:
             known.update(zip(new, self._slowdowns(*np.array(new).T).T.tolist(), strict=True))
         return np.array([known[size] for size in sizes]).reshape(-1, 2).T

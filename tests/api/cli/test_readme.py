@@ -25,6 +25,7 @@ _CLI = "tests/api/cli"
 # Runs long, needs other software, or files that the README does not have. Test files, and a test in each.
 ELSEWHERE = {
     r"make (demo|test|serve|demo-loop)\b": ("tests/docs/test_commands.py", "test_targets_of_make_are_there"),
+    r"pip install": ("tests/docs/test_commands.py", "test_modules_and_extras_are_there"),
     r"stowplan import slurm": (f"{_CLI}/test_slurm_journey.py", "test_on_files"),
     r"stowplan compare-solvers": (
         f"{_CLI}/test_tutorials.py",
@@ -34,18 +35,51 @@ ELSEWHERE = {
     r"sacct ": (f"{_CLI}/test_trace.py", "test_what_was_left_out_and_what_is_shared_is_told"),
     r"stowplan replay jobs.csv": (f"{_CLI}/test_replay.py", "test_tables_of_throughputs"),
     r"stowplan replay trainings.csv": (f"{_CLI}/test_replay.py", "test_models_of_the_catalogue"),
-    r"pip install": ("tests/docs/test_commands.py", "test_modules_and_extras_are_there"),
-    r"stowplan forecast (train|show|predict)|stowplan plan request.json --forecaster": (
+    r"stowplan forecast (train|show|predict)": (
         f"{_CLI}/test_forecast.py",
         "test_the_report_is_printed_and_the_same_when_it_is_shown",
     ),
-    r"curl .*/v1/forecasters": ("tests/api/forecasts/test_forecasters.py", "test_"),
-    r"stowplan parallel --model (llama2-13b|llama3.1-405b|path|train)": (f"{_CLI}/test_parallel.py", "test_"),
-    r"stowplan calibrate": (f"{_CLI}/test_calibrate.py", "test_"),
-    r"jq .*train.log|curl .*(measured.json|calibration)": ("tests/api/calibrations/test_calibrations.py", "test_"),
-    r"stowplan (re)?deploy": (f"{_CLI}/test_deploy.py", "test_"),
-    r"benchmarks growing-job": ("tests/executor/deployed/test_growing.py", "test_"),
-    r"(curl|stowplan what-if) .*ahead": (f"{_CLI}/test_what_if.py", "test_"),
+    r"stowplan plan request.json --forecaster": (
+        f"{_CLI}/test_forecast.py",
+        "test_a_plan_goes_by_a_forecaster_in_a_file",
+    ),
+    r"curl .*/v1/forecasters": (
+        "tests/api/forecasts/test_forecasters.py",
+        "test_it_is_trained_and_says_how_well_it_did",
+    ),
+    r"stowplan parallel --model llama2-13b .*--calibration": (
+        f"{_CLI}/test_calibrate.py",
+        "test_logs_times_and_bandwidths",
+    ),
+    r"stowplan parallel --model llama2-13b": (f"{_CLI}/test_parallel.py", "test_several_types_and_what_does_not_fit"),
+    r"stowplan parallel --model llama3.1-405b": (f"{_CLI}/test_parallel.py", "test_schedules"),
+    r"stowplan parallel --model path/config.json": (f"{_CLI}/test_parallel.py", "test_a_model_in_a_file"),
+    r"stowplan parallel --model train_llama.sh": (f"{_CLI}/test_parallel.py", "test_the_plan_of_a_file"),
+    r"stowplan calibrate": (f"{_CLI}/test_calibrate.py", "test_logs_times_and_bandwidths"),
+    r"jq .*train.log|curl .*(measured.json|/v1/calibrations)": (
+        "tests/api/calibrations/test_calibrations.py",
+        "test_logs_and_bandwidth_tests_are_told_apart",
+    ),
+    r"curl .*parallel-plans .*calibration": (
+        "tests/api/calibrations/test_calibrations.py",
+        "test_plans_of_one_job_name_it",
+    ),
+    r"stowplan deploy .*--dry-run": (f"{_CLI}/test_deploy.py", "test_a_dry_run_writes_and_starts_nothing"),
+    r"stowplan deploy request.json": (f"{_CLI}/test_deploy.py", "test_deploy_follows_the_training_to_its_end"),
+    r"stowplan deploy --from parallel.json": (
+        f"{_CLI}/test_deploy.py",
+        "test_a_parallel_answer_and_hosts_are_a_deployment",
+    ),
+    r"stowplan deploy --from plan.json .*--command": (
+        f"{_CLI}/test_deploy.py",
+        "test_a_program_of_ones_own_is_a_line",
+    ),
+    r"stowplan redeploy": (f"{_CLI}/test_deploy.py", "test_a_running_job_is_moved_to_what_a_planner_has_written"),
+    r"benchmarks growing-job": (
+        "tests/executor/deployed/test_growing.py",
+        "test_a_training_grows_shrinks_and_moves_as_suika_decides",
+    ),
+    r"(curl|stowplan what-if) .*ahead": (f"{_CLI}/test_what_if.py", "test_tables_json_and_picture"),
 }
 # A job a line, as sacct writes it.
 _SACCT = (
@@ -150,4 +184,4 @@ def test_the_tests_that_stand_for_commands_are_there() -> None:
     used = {elsewhere(command) for command in commands("README.md") if command.is_whole}
     assert used - {None} == set(ELSEWHERE.values())
     for path, name in ELSEWHERE.values():
-        assert re.search(rf"^(async )?def {name}", (ROOT / path).read_text(), re.MULTILINE), (path, name)
+        assert re.search(rf"^def {name}\(", (ROOT / path).read_text(), re.MULTILINE), (path, name)

@@ -13,6 +13,7 @@ from models.performance.iteration.kernels import KernelCurve, LayerKernels, Mach
 from models.performance.iteration.whitebox import white_box
 from models.software import Software
 from models.transformer import Attention, Checkpointing, Transformer
+from stowplan.arrays import FloatArray
 from topology.gpu_catalogue import find_product, gpu_type_of
 
 MACHINE = Machine(
@@ -135,6 +136,26 @@ def test_arguments_broadcast() -> None:
     forward, backward = found.slowdowns(np.array([1.0, 2.0, 4.0])[:, None], np.array([1.0, 2.0]))
     assert forward.shape == backward.shape == (3, 2)
     assert forward[1, 1] == found.slowdowns(2.0, 2.0)[0]
+
+
+def test_sizes_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one, of few and of many sizes; those that were asked for before say the same."""
+    found = curve(known("gpt2-1.3b"))
+    sizes: list[float] = []
+    slowdowns = KernelCurve._slowdowns
+
+    def counted(self: KernelCurve, batch: FloatArray, tp: FloatArray) -> FloatArray:
+        sizes.extend(batch.tolist())
+        return slowdowns(self, batch, tp)
+
+    monkeypatch.setattr(KernelCurve, "_slowdowns", counted)
+    many = np.arange(1.0, 101.0)
+    one, few, all_of_them = found.slowdowns(3.0, 2.0), found.slowdowns(many[:8], 2.0), found.slowdowns(many, 2.0)
+    assert len(sizes) == min(found.largest_batch, 100)
+    assert len(sizes) == len(set(sizes))
+    for of_one, of_few, of_all in zip(one, few, all_of_them, strict=True):
+        assert float(of_one) == pytest.approx(of_few[2], rel=1e-14)
+        assert (of_few == of_all[:8]).all()
 
 
 def test_layers_count_by_their_time() -> None:
