@@ -35,6 +35,7 @@ from topology.cluster import Cluster, Node, Tier
 
 _MOST_NODES = 68
 _LEAF, _POD = 8, 4
+_TIERS = {1: ("minipod",), 2: ("minipod", "leaf"), 3: ("pod", "minipod", "leaf")}
 _TOLERANCE = 1e-6
 _TARGET_MS, _SCALE_TARGET_MS, _SCALE_TARGET_MIB = 50, 300, 200
 # Nodes, minipods.
@@ -132,8 +133,9 @@ def _scale_row(num_nodes: int, num_minipods: int, limit_s: float) -> Row:
     groups = num_nodes * 33 // 100
     snapshot = arnold_snapshot(even_split(num_nodes, num_minipods), groups, 3)
     run = _measure(PlanRequest(snapshot=snapshot, parameters=ArnoldParameters(alpha=0.3)), "auto", limit_s)
-    peak_mib = run.outcome.times.peak_memory_bytes / 2**20
-    met = run.cpu_ms <= _SCALE_TARGET_MS and peak_mib <= _SCALE_TARGET_MIB
+    peak = run.outcome.times.peak_memory_bytes
+    peak_mib = None if peak is None else peak / 2**20
+    met = run.cpu_ms <= _SCALE_TARGET_MS and peak_mib is not None and peak_mib <= _SCALE_TARGET_MIB
     return {
         "nodes": num_nodes,
         "minipods": num_minipods,
@@ -162,16 +164,12 @@ def _drawn(family: Family, seed: int) -> PlanRequest:
     num_groups = max(1, int(fill * total) // size)
     alpha, num_tiers = float(rng.uniform()), int(rng.integers(2 if small else 1, 4))
     parameters = ArnoldParameters(alpha=alpha)
-    names = _tiers(num_tiers)
+    names = _TIERS[num_tiers]
     if small:
         parameters = replace(parameters, tier_weights=dict.fromkeys(names, 1.0))
     # A job that only just fits: one group has to be no larger than all minipods.
     free[0] += max(0, num_groups * size - int(free.sum()))
     return PlanRequest(snapshot=_fabric(free.tolist(), names, num_groups, size), parameters=parameters)
-
-
-def _tiers(num_tiers: int) -> tuple[str, ...]:
-    return ("pod", "minipod", "leaf")[{1: slice(1, 2), 2: slice(1, 3), 3: slice(0, 3)}[num_tiers]]
 
 
 def _fabric(free: Sequence[int], tiers: Sequence[str], num_rows: int, num_columns: int) -> Snapshot:
