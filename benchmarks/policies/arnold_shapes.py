@@ -5,7 +5,8 @@ Families, each fabric from a seed of its own:
   minipod has (uniform); fill (nodes of the job over free nodes) 0.5 to 1, alpha 0 to 1 (uniform); 1 to 3 tiers:
   minipods, leaves of 8 nodes in them, pods of 4 minipods above them
 - large groups: the same with groups of 58 nodes and a fill of 0.99, where few packings exist
-- weighted tiers: 2 or 3 tiers, all weighted 1, with 2 to 12 minipods and a job of at most 200 nodes
+- weighted tiers: 2 or 3 tiers, all weighted 1, with 2 to 12 minipods and a job of at most 200 nodes; a twentieth as
+  many fabrics, as half of them run into the limit
 - scale: minipods of equal size, all free; groups of 3 nodes, fill 0.99, alpha 0.3
 
 CPU is that of the whole road from snapshot to checked plan, and of its search alone, one thread, in one process; memory
@@ -34,6 +35,7 @@ from topology.cluster import Cluster, Node, Tier
 
 _MOST_NODES = 68
 _LEAF, _POD = 8, 4
+_TIERS = {1: ("minipod",), 2: ("minipod", "leaf"), 3: ("pod", "minipod", "leaf")}
 _TOLERANCE = 1e-6
 _TARGET_MS, _SCALE_TARGET_MS, _SCALE_TARGET_MIB = 50, 300, 200
 # Nodes, minipods.
@@ -76,7 +78,8 @@ def main(
         show("large fabrics, from snapshot to checked plan", rows)
         print(write("arnold_shapes_scale", "one run each, 1 thread", rows))
     families = [family for family in only if family is not Family.SCALE]
-    rows = [_row(family, fabrics, sample, limit) for family in families]
+    numbers = dict.fromkeys(families, fabrics) | {Family.WEIGHTED_TIERS: -(-fabrics // 20)}
+    rows = [_row(family, numbers[family], sample, limit) for family in families]
     if rows:
         show(f"{fabrics} fabrics each, from snapshot to checked plan, CPU ms", rows)
         print(write("arnold_shapes", f"{fabrics} fabrics, one run each, limit {limit:g} s, gap 0, 1 thread", rows))
@@ -130,8 +133,9 @@ def _scale_row(num_nodes: int, num_minipods: int, limit_s: float) -> Row:
     groups = num_nodes * 33 // 100
     snapshot = arnold_snapshot(even_split(num_nodes, num_minipods), groups, 3)
     run = _measure(PlanRequest(snapshot=snapshot, parameters=ArnoldParameters(alpha=0.3)), "auto", limit_s)
-    peak_mib = run.outcome.times.peak_memory_bytes / 2**20
-    met = run.cpu_ms <= _SCALE_TARGET_MS and peak_mib <= _SCALE_TARGET_MIB
+    peak = run.outcome.times.peak_memory_bytes
+    peak_mib = None if peak is None else peak / 2**20
+    met = run.cpu_ms <= _SCALE_TARGET_MS and peak_mib is not None and peak_mib <= _SCALE_TARGET_MIB
     return {
         "nodes": num_nodes,
         "minipods": num_minipods,
@@ -160,16 +164,12 @@ def _drawn(family: Family, seed: int) -> PlanRequest:
     num_groups = max(1, int(fill * total) // size)
     alpha, num_tiers = float(rng.uniform()), int(rng.integers(2 if small else 1, 4))
     parameters = ArnoldParameters(alpha=alpha)
-    names = _tiers(num_tiers)
+    names = _TIERS[num_tiers]
     if small:
         parameters = replace(parameters, tier_weights=dict.fromkeys(names, 1.0))
     # A job that only just fits: one group has to be no larger than all minipods.
     free[0] += max(0, num_groups * size - int(free.sum()))
     return PlanRequest(snapshot=_fabric(free.tolist(), names, num_groups, size), parameters=parameters)
-
-
-def _tiers(num_tiers: int) -> tuple[str, ...]:
-    return ("pod", "minipod", "leaf")[{1: slice(1, 2), 2: slice(1, 3), 3: slice(0, 3)}[num_tiers]]
 
 
 def _fabric(free: Sequence[int], tiers: Sequence[str], num_rows: int, num_columns: int) -> Snapshot:

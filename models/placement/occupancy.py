@@ -66,6 +66,8 @@ def running_jobs(snapshot: Snapshot) -> Mapping[str, Slices]:
 
 
 def _running(snapshot: Snapshot, node_index: Mapping[str, int]) -> dict[str, Slices]:
+    if not any(job.current for job in snapshot.jobs):
+        return {}
     down = {node.id for node in snapshot.cluster.nodes if node.state is NodeState.DOWN}
     return {
         job.id: _slices(job.current, node_index)

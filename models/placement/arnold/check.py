@@ -180,11 +180,16 @@ def _type_violations(
 
 
 def _label_violations(scene: _Scene, placement: PretrainingPlacement) -> Iterator[Issue]:
+    minipods: dict[tuple[str, ...], str] = {}
     for r, (names, labels) in enumerate(zip(placement.cells, placement.minipods, strict=True)):
         for c, (name, label) in enumerate(zip(names, labels, strict=True)):
             node = scene.nodes.get(name)
-            if node is not None and label != (minipod := "/".join(node.path[: scene.depth])):
-                detail = f"node {name!r} is in {minipod!r}, not in {label!r}"
+            if node is None:
+                continue
+            if node.path not in minipods:
+                minipods[node.path] = "/".join(node.path[: scene.depth])
+            if label != minipods[node.path]:
+                detail = f"node {name!r} is in {minipods[node.path]!r}, not in {label!r}"
                 yield _violation("wrong_minipod", f"minipods/{r}/{c}", detail)
 
 

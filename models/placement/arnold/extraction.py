@@ -41,7 +41,7 @@ def arnold_plan(
     return Plan(
         allocations=(_planned(selection, placement.hosts), *kept_where_they_are(snapshot, kept)),
         unplaced=tuple(_unplaced(job) for job in waiting),
-        score=_score(snapshot, parameters, affinity.alpha, placement, measure(minipods)),
+        score=_score(snapshot, parameters, affinity.alpha, placement),
         pretraining=placement,
     )
 
@@ -145,16 +145,19 @@ def _spares(selection: Selection, minipods: IntMatrix, cells: tuple[tuple[str, .
 
 
 def _score(
-    snapshot: Snapshot, parameters: ArnoldParameters, alpha: float, placement: PretrainingPlacement, spreads: Spreads
+    snapshot: Snapshot, parameters: ArnoldParameters, alpha: float, placement: PretrainingPlacement
 ) -> tuple[ScoreTerm, ...]:
     """Summands of the objective: of Eq. 2, or of Eq. 4 on the minipods or on the units of every weighted tier."""
     job_id, unit = placement.job_id, parameters.scheduling_unit
     if parameters.spread_objective is SpreadObjective.EQ2:
         return (
-            ScoreTerm(term="dp_distance", job_id=job_id, value=alpha * spreads.distance.dp),
-            ScoreTerm(term="pp_distance", job_id=job_id, value=(1 - alpha) * spreads.distance.pp),
+            ScoreTerm(term="dp_distance", job_id=job_id, value=alpha * placement.distance.dp),
+            ScoreTerm(term="pp_distance", job_id=job_id, value=(1 - alpha) * placement.distance.pp),
         )
     if parameters.tier_weights is None:
+        spreads = Spreads(
+            minipods=placement.minipod_spread, distance=placement.distance, num_used=placement.num_minipods_used
+        )
         return _eq4_terms(spreads, job_id, unit, alpha, "minipods", 1.0)
     tiers = [tier.name for tier in snapshot.cluster.tiers]
     return tuple(

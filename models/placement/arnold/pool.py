@@ -1,14 +1,17 @@
 """Nodes that a pre-training job may take: up, with every GPU free, of one GPU type and size, by minipod."""
 
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
 from models.placement.occupancy import occupancy
 from models.workload import Snapshot
 from stowplan.arrays import IntVector
-from topology.cluster import Node
+
+_Path = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,32 +50,32 @@ def node_pool(snapshot: Snapshot, gpu_type: str, tier: str) -> NodePool | None:
     state = occupancy(snapshot)
     busy = {node for slices in state.running.values() for node, _ in slices}
     whole = (1 << gpus_per_node) - 1
-    free: defaultdict[tuple[str, ...], list[Node]] = defaultdict(list)
+    by_path: defaultdict[_Path, list[str]] = defaultdict(list)
     for i, (node, mask) in enumerate(zip(cluster.nodes, state.free_masks, strict=True)):
         if node.gpu_type == gpu_type and node.num_gpus == gpus_per_node:
-            members = free[node.path[:depth]]
+            members = by_path[node.path]
             if mask == whole and i not in busy:
-                members.append(node)
+                members.append(node.id)
+    minipods: defaultdict[_Path, dict[_Path, list[str]]] = defaultdict(dict)
+    for path, members in by_path.items():
+        minipods[path[:depth]][path] = members
     return NodePool(
         gpu_type=gpu_type,
         gpus_per_node=gpus_per_node,
-        minipods=tuple("/".join(prefix) for prefix in sorted(free)),
-        nodes=tuple(_hand_out_order(free[prefix], depth) for prefix in sorted(free)),
+        minipods=tuple("/".join(prefix) for prefix in sorted(minipods)),
+        nodes=tuple(_hand_out_order(minipods[prefix], depth) for prefix in sorted(minipods)),
         num_other_size=sizes.total() - sizes[gpus_per_node],
     )
 
 
-def _hand_out_order(members: list[Node], depth: int) -> tuple[str, ...]:
-    """Ids sorted by the free nodes of each finer unit, largest first, unit by unit."""
-    if all(len(node.path) == depth for node in members):
-        return tuple(sorted([node.id for node in members]))
-    free = Counter(node.path[:k] for node in members for k in range(depth + 1, len(node.path) + 1))
-    along: dict[tuple[str, ...], tuple[tuple[int, str], ...]] = {}
+def _hand_out_order(by_path: Mapping[_Path, list[str]], depth: int) -> tuple[str, ...]:
+    """Ids sorted by the free nodes of each finer unit, largest first, unit by unit, then by name."""
+    free: Counter[_Path] = Counter()
+    for path, members in by_path.items():
+        for k in range(depth + 1, len(path) + 1):
+            free[path[:k]] += len(members)
 
-    def key(node: Node) -> tuple[tuple[tuple[int, str], ...], str]:
-        path = node.path
-        if path not in along:
-            along[path] = tuple((-free[path[:k]], path[k - 1]) for k in range(depth + 1, len(path) + 1))
-        return along[path], node.id
+    def key(path: _Path) -> tuple[tuple[int, str], ...]:
+        return tuple((-free[path[:k]], path[k - 1]) for k in range(depth + 1, len(path) + 1))
 
-    return tuple(node.id for node in sorted(members, key=key))
+    return tuple(chain.from_iterable(sorted(by_path[path]) for path in sorted(by_path, key=key)))

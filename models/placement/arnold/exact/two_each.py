@@ -121,9 +121,11 @@ class FewestMinipods:
     def _by_flow(self, num_minipods: int, items: _Items, num_bins: int) -> bool:
         for integral in (False, True):
             flow = bin_flow(items.weights, self.size, _MAX_ARCS, integral=integral)
-            result = None if flow is None else self.budget.solve_problem(flow.problem)
-            if flow is None or result is None:
+            if flow is None:
                 return self._fits(num_minipods, _LAST_TRY)
+            result = self.budget.solve_problem(flow.problem)
+            if result is None:
+                return False
             if result.bound is not None and math.ceil(result.bound - _ROUNDING) > num_bins:
                 return self._closed(num_minipods, None, "flow over bins")
             if not integral and self._fits(num_minipods, _LAST_TRY):
