@@ -24,6 +24,10 @@ PLANS_LEASES = "plans"
 # What services tell one another beside ids: look for what belongs to nobody.
 LOOK = ""
 _NOBODY = ""
+# Of every plan, and so made once.
+_INSERT = insert(LEASES).values(since_s=Now())
+_ROOM = select(func.coalesce(func.sum(INSTANCES.c.room), 0)).where(INSTANCES.c.seen_at_s > Now() - SILENT_S)
+_CLIENTS = select(LEASES.c.client, func.count()).where(LEASES.c.collection == PLANS_LEASES).group_by(LEASES.c.client)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +61,7 @@ def lease(
     counts = {"times_taken_up": 0, "times_begun_again": 0}
     flags = {"wants_end": False, "is_begun": False}
     known = {**values, **counts, **flags, "client": client, "due_s": due_s}
-    connection.execute(insert(LEASES).values(**known, since_s=Now()))
+    connection.execute(_INSERT, known)
 
 
 def end_lease(connection: Connection, database: Database, resource_id: str, epoch: int | None = None) -> bool:
@@ -193,9 +197,7 @@ def live(connection: Connection, database: Database, room: int) -> None:
 
 def others(connection: Connection) -> Others:
     """All services that live, as far as the database knows any, and what they have to do."""
-    room = select(func.coalesce(func.sum(INSTANCES.c.room), 0)).where(INSTANCES.c.seen_at_s > Now() - SILENT_S)
-    clients = select(LEASES.c.client, func.count()).where(LEASES.c.collection == PLANS_LEASES)
     active: Counter[str | None] = Counter()
-    for client, count in connection.execute(clients.group_by(LEASES.c.client)):
+    for client, count in connection.execute(_CLIENTS):
         active[client] = count
-    return Others(room=connection.execute(room).scalar_one(), active=active)
+    return Others(room=connection.execute(_ROOM).scalar_one(), active=active)
