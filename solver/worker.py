@@ -8,6 +8,7 @@ worker -> parent   ("ready",), ("started", id), ("progress", id, Progress), ("ke
 """
 
 import ctypes
+import gc
 import importlib
 import logging
 import os
@@ -42,6 +43,8 @@ def main(descriptor: int, parent: int, preload: Sequence[str], idle_load: Sequen
     connection = Connection(descriptor)
     for module in preload:
         importlib.import_module(module)
+    # What is loaded stays for good: garbage collection need not look at it while a task makes many objects.
+    gc.freeze()
     inbox: _Inbox = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(connection, inbox), name="listen", daemon=True).start()
     outbox = _Outbox(connection)
@@ -73,12 +76,17 @@ _Inbox = queue.SimpleQueue[_Task | _Load | None]
 
 def _next(inbox: _Inbox, modules: Iterator[str]) -> _Task | _Load | None:
     """What the parent wants next; as long as that is nothing, modules are loaded."""
+    has_loaded = False
     while True:
         with suppress(queue.Empty):
             return inbox.get_nowait()
         module = next(modules, None)
         if module is None:
+            if has_loaded:
+                gc.collect()
+                gc.freeze()
             return inbox.get()
+        has_loaded = True
         try:
             importlib.import_module(module)
         except ImportError:

@@ -19,6 +19,7 @@ from api.store.snapshots import ResolvedSnapshot
 from models.workload import Snapshot
 from solver.monitor import SolveMonitor
 from stowplan.errors import InputError, Issue, Severity
+from stowplan.garbage import collected_later
 
 READ_PLAN = f"{__name__}:read_plan"
 VALIDATE_PLAN = f"{__name__}:validate_plan"
@@ -53,7 +54,8 @@ def read_plan(text: RequestText, monitor: SolveMonitor) -> ReadPlan | Lacking:
     InputError
         When the request is wrong.
     """
-    found = _read_plan(text, monitor)
+    with collected_later():
+        found = _read_plan(text, monitor)
     if isinstance(found, Lacking):
         return found
     asked, snapshot = found

@@ -1,10 +1,10 @@
 """Plans, comparisons and snapshots. What is final survives a restart, and what is not has an owner."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
 
 from api.common.errors import IdempotencyConflictError
 from api.schemas.plan import PlanStatus
@@ -115,6 +115,10 @@ class SnapshotRecord:
 
 
 _RECORD_COLUMNS = [PLANS.c[field.name] for field in fields(PlanRecord)]
+# Made once: SQLAlchemy takes as long to build a statement with its values in it as SQLite takes to carry it out.
+_WRITTEN = [column.name for column in _RECORD_COLUMNS if column.name != "sequence"]
+_INSERT = insert(PLANS)
+_FINISH = update(PLANS).where(PLANS.c.id == bindparam("ended"))
 _LIST_COLUMNS = [column for column in _RECORD_COLUMNS if column.name != "outcome"]
 
 
@@ -158,12 +162,11 @@ class Store(Database):
         epoch
             Of its lease; None where nobody else can have taken it.
         """
-        values = {name: value for name, value in asdict(record).items() if name != "sequence"}
         with self.writing() as connection:
             if not end_lease(connection, self, record.id, epoch):
                 return False
             connection.execute(delete(PLAN_EVENTS).where(PLAN_EVENTS.c.plan_id == record.id))
-            done = connection.execute(update(PLANS).where(PLANS.c.id == record.id).values(**values, events=events))
+            done = connection.execute(_FINISH, {**_values(record), "ended": record.id, "events": events})
         return done.rowcount > 0
 
     def tell_of_plans(self, news: Sequence[PlanNews]) -> None:
@@ -328,11 +331,11 @@ class Store(Database):
 
     def _insert_plan(self, connection: Connection, plan: NewPlan) -> None:
         record = plan.record
-        values = {name: value for name, value in asdict(record).items() if name != "sequence"}
         note_change(connection, record.id)
         snapshot = plan.asked.snapshot
         keep_body(connection, snapshot)
-        connection.execute(insert(PLANS).values(**values, request=plan.asked.rest, snapshot_hash=snapshot.hash))
+        values = {**_values(record), "request": plan.asked.rest, "snapshot_hash": snapshot.hash}
+        connection.execute(_INSERT, values)
         lease(connection, self, record.id, PLANS_LEASES, client=plan.client, due_s=plan.due_s)
         if plan.posted_hash not in (None, record.input_hash):
             connection.execute(insert(POSTED).values(plan_id=record.id, input_hash=plan.posted_hash))
@@ -361,6 +364,10 @@ class Store(Database):
         with self.reading() as connection:
             row = connection.execute(select(*_RECORD_COLUMNS).where(condition)).one_or_none()
         return None if row is None else _record(row._mapping)
+
+
+def _values(record: PlanRecord) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in _WRITTEN}
 
 
 def _record(row: Any) -> PlanRecord:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, delete, exists, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Select, bindparam, delete, exists, func, insert, select, update
 
 from api.common.asking import caller_now
 from api.store.connection import Database
@@ -25,6 +25,14 @@ PLANS_LEASES = "plans"
 # What services tell one another beside ids: look for what belongs to nobody.
 LOOK = ""
 _NOBODY = ""
+# Of every plan, and so made once.
+_INSERT = insert(LEASES).values(since_s=Now())
+_SERVICES = select(func.count(), func.coalesce(func.sum(INSTANCES.c.room), 0)).where(
+    INSTANCES.c.seen_at_s > Now() - SILENT_S
+)
+_CLIENTS = (
+    select(LEASES.c.client, func.count()).where(LEASES.c.collection == bindparam("of")).group_by(LEASES.c.client)
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +67,7 @@ def lease(
     counts = {"times_taken_up": 0, "times_begun_again": 0}
     flags = {"wants_end": False, "is_begun": False}
     known = {**values, **counts, **flags, "client": client, "due_s": due_s}
-    connection.execute(insert(LEASES).values(**known, since_s=Now()))
+    connection.execute(_INSERT, known)
 
 
 def lease_turn(
@@ -206,12 +214,10 @@ def live(connection: Connection, database: Database, room: int) -> None:
 
 def others(connection: Connection, collection: str) -> Others:
     """All services that live, and what of a collection they have to do."""
-    services = select(func.count(), func.coalesce(func.sum(INSTANCES.c.room), 0)).where(_lives())
-    clients = select(LEASES.c.client, func.count()).where(LEASES.c.collection == collection)
     active: Counter[str | None] = Counter()
-    for client, count in connection.execute(clients.group_by(LEASES.c.client)):
+    for client, count in connection.execute(_CLIENTS, {"of": collection}):
         active[client] = count
-    num_services, room = connection.execute(services).one()
+    num_services, room = connection.execute(_SERVICES).one()
     return Others(num_services=num_services, room=room, active=active)
 
 

@@ -32,6 +32,12 @@ def process_facts(argument: object, monitor: SolveMonitor) -> dict[str, object]:
     return {"pid": os.getpid(), "test_runner": "_pytest" in sys.modules, "stdin": sys.stdin.read()}
 
 
+def keep(key: str, monitor: SolveMonitor) -> int:
+    """Say that this worker keeps something; gives its process id."""
+    monitor.keeps(key)
+    return os.getpid()
+
+
 def variables(names: list[str], monitor: SolveMonitor) -> dict[str, str | None]:  # noqa: ARG001 - as above
     """What variables are in the worker."""
     return {name: os.environ.get(name) for name in names}

@@ -275,6 +275,32 @@ def test_a_full_queue_refuses_and_waiting_tasks_can_be_withdrawn(pool: WorkerPoo
     assert [ticket.result(20) for ticket in (running, waiting[0], waiting[2])] == ["canceled", 0, 2]
 
 
+def test_a_task_that_is_to_begin_at_once_does_not_wait(pool: WorkerPool) -> None:
+    until(lambda: pool.num_ready == 1 and pool.num_busy == 0)
+    running = pool.submit(name(tasks.wait), 60.0, 60, at_once=True)
+    with pytest.raises(QueueFullError):
+        pool.submit(name(tasks.echo), 1, 10, at_once=True)
+    until(lambda: running.running)
+    running.cancel()
+    assert running.result(20) == "canceled"
+
+
+def test_a_task_goes_to_the_idle_worker_that_keeps_what_it_wants(engine: WorkerEngine) -> None:
+    with WorkerPool(2, 4, preload=("tests.solver.tasks",), engine=engine) as pool:
+        until(lambda: pool.num_ready == 2)
+        keeper = pool.submit(name(tasks.keep), "a", 10).result(20)
+        until(lambda: pool.num_busy == 0)
+        for _ in range(8):
+            assert pool.submit(name(tasks.keep), "a", 10, wants="a").result(20) == keeper
+            until(lambda: pool.num_busy == 0)
+        busy = pool.submit(name(tasks.wait), 60.0, 60, wants="a")
+        until(lambda: busy.running)
+        assert pool.submit(name(tasks.keep), "b", 10, wants="a").result(20) != keeper
+        busy.cancel()
+        # Nobody keeps that.
+        assert pool.submit(name(tasks.echo), 7, 10, wants="c").result(20) == 7
+
+
 def test_cancel_that_meets_the_start_is_not_lost(pool: WorkerPool, monkeypatch: pytest.MonkeyPatch) -> None:
     tickets: list[Ticket] = []
     until(lambda: pool.num_ready == 1)

@@ -1,21 +1,25 @@
 """Requests that other processes read: the same answers, whoever reads, and an end in time."""
 
 import asyncio
+import pickle
 from collections.abc import Iterator
+from typing import cast
 
 import httpx
 import pytest
 
 from api.app import create_app
 from api.common.errors import WorkerTimeoutError
-from api.plans.reading import read_plan
+from api.plans.outcome import PLAN_TASK
+from api.plans.reading import READ_PLAN, ReadPlan, read_plan
+from api.reading.packed import key_of
 from api.reading.readers import Readers
 from api.reading.texts import Lacking, RequestText, WantedForecasts
 from api.workers import reader_pool
 from models.forecast.known import KnownJob
 from models.policies import POLICIES
 from solver.monitor import SolveMonitor
-from solver.pool import WorkerPool
+from solver.pool import QueueFullError, Ticket, WorkerPool
 from tests.api import reading_tasks
 from tests.api.asking import planned, post, refused
 from tests.api.conftest import SETTINGS
@@ -74,6 +78,47 @@ def test_reading_ends_in_time() -> None:
             asyncio.run(readers.read(f"{reading_tasks.__name__}:endless", b"", 2))
     finally:
         readers.close()
+
+
+@pytest.mark.slow
+def test_an_idle_worker_reads_and_plans_what_it_has_read(
+    elsewhere: httpx.Client, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submitted: list[tuple[str, str | None, bool]] = []
+    submit = pool.submit
+
+    def watched(task: str, *arguments: object, **options: object) -> Ticket:
+        submitted.append((task, cast("str | None", options.get("wants")), bool(options.get("at_once"))))
+        return submit(task, *arguments, **options)  # type: ignore[arg-type]  # as they came
+
+    monkeypatch.setattr(pool, "submit", watched)
+    planned(elsewhere, sia_request())
+    (read, _, at_once), (plan, key, waits_not) = submitted
+    assert (read, at_once, plan, waits_not) == (READ_PLAN, True, PLAN_TASK, False)
+    assert key in {worker.keeps for worker in pool._workers}
+
+
+@pytest.mark.slow
+def test_others_read_while_all_workers_solve(
+    elsewhere: httpx.Client, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def busy(*_: object, **__: object) -> Ticket:
+        raise QueueFullError("all workers solve")
+
+    monkeypatch.setattr(pool, "submit", busy)
+    assert post(elsewhere, "/v1/plans:validate", sia_request()).json()["valid"]
+
+
+def test_a_snapshot_that_nobody_kept_is_read_again() -> None:
+    text = RequestText(body=json_text(sia_request()), settings=SETTINGS)
+    asked = read_plan(text, SolveMonitor())
+    assert isinstance(asked, ReadPlan)
+    sent = pickle.dumps(asked.request.for_worker())
+    kept, again = pickle.loads(sent), pickle.loads(sent)  # noqa: S301 - our own
+    assert kept.snapshot is not again.snapshot
+    assert kept.snapshot == again.snapshot
+    assert key_of(asked.request.for_worker()) == asked.input.snapshot.hash
+    assert key_of(again) is None
 
 
 def test_readers_say_what_they_lack() -> None:
