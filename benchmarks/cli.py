@@ -29,6 +29,10 @@ COMMANDS: Mapping[str, LazyCommand] = {
     "compare": LazyCommand(
         "benchmarks.suite.commands:compare_", "Say what changed between two results, beyond the noise."
     ),
+    "choice-problems": LazyCommand(
+        "benchmarks.policies.choice_problems:main",
+        "Compare the decomposition with HiGHS on random choice problems; fails when they disagree.",
+    ),
     "arnold-figures": LazyCommand("benchmarks.policies.arnold_figures:main", "Draw Figures 7 and 8 of Arnold."),
     "arnold-latency": LazyCommand(
         "benchmarks.policies.arnold_latency:main", "Compare the exact algorithm of Arnold with general solvers."

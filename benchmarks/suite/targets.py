@@ -54,6 +54,12 @@ TARGETS = (
         limit_s=3.0,
     ),
     Target(
+        text="Sia, 100,000 jobs on 1,000,000 GPUs, 10 types",
+        pattern="sia/waiting/1000000x100000x10",
+        solver="decomposition",
+        limit_s=20.0,
+    ),
+    Target(
         text="Sia, all recorded inputs, gap 0",
         pattern="sia/recorded/*",
         solver="decomposition",

@@ -44,7 +44,7 @@ _FIRST_EXTRA = 150
 _WIDENING = 4
 _NARROW_CORES = 2
 # A core that holds all that matters is solved at once where it is not this much larger than a narrow one.
-_NARROW_ENOUGH = 2
+_NARROW_ENOUGH = 5
 _LEAST_TIME_S = 1e-3
 # Relative to a value: sums of the same numbers in another order differ by this.
 _ROUNDING = 1e-12

@@ -23,6 +23,7 @@ _WAITING = (
     SiaSize(num_gpus=10_240, num_jobs=3_000, num_types=6),
     SiaSize(num_gpus=32_768, num_jobs=6_000, num_types=6),
     SiaSize(num_gpus=100_000, num_jobs=10_000, num_types=6),
+    SiaSize(num_gpus=1_000_000, num_jobs=100_000, num_types=10),
 )
 # More jobs than GPUs.
 _CROWDED = (

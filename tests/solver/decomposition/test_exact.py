@@ -1,0 +1,52 @@
+"""The decomposition and HiGHS at gap 0, on problems of many shapes."""
+
+from dataclasses import replace
+
+import pytest
+
+import solver.backends.decomposition as module
+from benchmarks.workloads.choice_problems import drawn_choice_problem
+from solver.options import SolveOptions
+from solver.result import TerminationReason
+from solver.solve import solve
+
+_EXACT = SolveOptions(solver="decomposition", relative_gap=0.0, time_limit_s=20.0)
+_QUICK = range(12)
+_ALL = 1000
+_PARTS = 4
+# One of so many is priced by the dual, which takes several times as long for so few blocks.
+_DUAL_EVERY = 10
+# Names in the backend: every problem is priced, by simplex at once, or by the dual with narrow cores first.
+_BY_SIMPLEX = {"_FEW_BLOCKS": 0, "_FEW_COLUMNS": 0}
+_BY_DUAL = {**_BY_SIMPLEX, "_LINEAR": 0, "_FIRST_EXTRA": 2}
+
+
+def _compare(seed: int) -> TerminationReason:
+    whole = drawn_choice_problem(seed, most_blocks=8)
+    ours, theirs = solve(whole, _EXACT), solve(whole, replace(_EXACT, solver="highs"))
+    assert ours.termination is theirs.termination, f"seed {seed}"
+    if theirs.objective is not None and theirs.bound is not None:
+        assert ours.objective == pytest.approx(theirs.objective, rel=1e-8, abs=1e-8), f"seed {seed}"
+        assert ours.bound == pytest.approx(theirs.bound, rel=1e-6, abs=1e-6), f"seed {seed}"
+    return ours.termination
+
+
+@pytest.mark.parametrize("changes", [_BY_SIMPLEX, _BY_DUAL], ids=["simplex", "dual"])
+def test_a_few_problems_are_solved_exactly(changes: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in changes.items():
+        monkeypatch.setattr(module, name, value)
+    assert {_compare(seed) for seed in _QUICK} == {TerminationReason.OPTIMAL, TerminationReason.INFEASIBLE}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(_PARTS))
+def test_a_thousand_problems_are_solved_exactly(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every shape that is drawn."""
+    found = []
+    for seed in range(len(_QUICK) + part, _ALL, _PARTS):
+        for name, value in (_BY_SIMPLEX if seed % _DUAL_EVERY else _BY_DUAL).items():
+            monkeypatch.setattr(module, name, value)
+        found.append(_compare(seed))
+        monkeypatch.undo()
+    assert found.count(TerminationReason.OPTIMAL) > len(found) / 2
+    assert TerminationReason.INFEASIBLE in found
