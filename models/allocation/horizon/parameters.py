@@ -24,8 +24,9 @@ class HorizonParameters(Parameters):
 
     interval_s: length of the first interval, about as long as until the next plan. num_intervals: how many there are;
     1 looks at the present alone. horizon_s: when the last one ends (None: when all that is known to be left can be
-    done). restart_price: how many times its restart cost a running job loses with a change. longest_wait_s: how old a
-    job may get that waits; then it comes ahead of all that is not (None: it may wait for ever).
+    done). shared_later: schedules may have shares, what is planned of later intervals is fluid; else each job has one
+    schedule. restart_price: how many times its restart cost a running job loses with a change. longest_wait_s: how old
+    a job may get that waits; then it comes ahead of all that is not (None: it may wait for ever).
 
     Raises
     ------
@@ -37,6 +38,7 @@ class HorizonParameters(Parameters):
     interval_s: float = 60.0
     num_intervals: int = 6
     horizon_s: float | None = None
+    shared_later: bool = False
     restart_price: float = 1.0
     longest_wait_s: float | None = 21_600.0
 

@@ -32,6 +32,8 @@ from stowplan.arrays import FloatVector, IntVector, Mask
 # Of the gap that is asked for, what the relaxation may leave open.
 _RELAXED = 0.1
 _LEAST_TIME_S = 1e-3
+# Most of the objective is what no choice can change, so that a gap in it is wide: a needless restart is a thousandth.
+_CAREFUL = 1e-4
 # A share that misses 1 by less is 1.
 _DECIDED = 1e-6
 
@@ -58,7 +60,7 @@ class Search:
         """The best plan within the gap, or as far as the time goes."""
         found = self._instance.schedules
         scale = float(np.abs(self._instance.cost).mean()) * len(self._instance.jobs)
-        tolerance = _RELAXED * self._options.relative_gap * scale
+        tolerance = _RELAXED * min(_CAREFUL, self._options.relative_gap) * scale
         relaxed = relaxation(self._instance)
         sifted = sift(relaxed, found.job, self._choices, self._always, tolerance, stop=self._must_stop)
         self._note_prices(sifted.prices)
@@ -84,9 +86,8 @@ class Search:
         choice = self._choices
         share = np.bincount(choice, weights=sifted.point, minlength=int(choice.max(initial=-1)) + 1)[choice]
         decided = np.bincount(self._instance.schedules.job, weights=share > 1.0 - _DECIDED) > 0
-        near = (sifted.reduced <= self._options.relative_gap * abs(sifted.bound)) | (sifted.point > 0) | self._always
         open_ = ~decided[self._instance.schedules.job]
-        return np.asarray(sifted.taken & near & (open_ | (share > 1.0 - _DECIDED)))
+        return np.asarray(sifted.taken & (open_ | (share > 1.0 - _DECIDED)))
 
     @cached_property
     def _always(self) -> Mask:
@@ -132,7 +133,7 @@ class Search:
             self._options,
             solver="highs",
             time_limit_s=left_s,
-            relative_gap=self._options.relative_gap * (1.0 if kept.all() else 0.5),
+            relative_gap=min(_CAREFUL, self._options.relative_gap),
             warm_start=None,
             prices=None,
         )
