@@ -95,6 +95,7 @@ class HorizonFormulation(Formulation):
         self.warnings = instance.sia.warnings
         self.outlook = Outlook(bounds_s=(), open_gpus={}, planned={})
         self._prices: Mapping[str, float] = {}
+        self._rent: FloatVector | None = None
 
     def named(self) -> MatrixProblem:
         """The same problem with names, as declared."""
@@ -110,7 +111,7 @@ class HorizonFormulation(Formulation):
             return super().solve(options, monitor)
         search = Search(self.instance, self.problem, options, monitor)
         result = search.run()
-        self._prices = search.prices
+        self._prices, self._rent = search.prices, search.rent
         return result
 
     def prices(self, result: SolveResult) -> Mapping[str, float]:  # noqa: ARG002 - by its signature
@@ -121,7 +122,7 @@ class HorizonFormulation(Formulation):
     def extract(self, incumbent: FloatVector, clock: PhaseClock) -> Plan:
         """Place what the point chooses, explain who waits, and warn of what the placement costs."""
         with clock.phase("place"):
-            plan, self.outlook = extract_plan(self.instance, incumbent)
+            plan, self.outlook = extract_plan(self.instance, incumbent, self._rent)
             chosen = chosen_configurations(self.instance, incumbent)
             self.warnings = (*self.instance.sia.warnings, *slower_jobs(self.instance.sia, chosen, plan))
             return plan

@@ -39,7 +39,11 @@ _DECIDED = 1e-6
 
 
 class Search:
-    """One solve of `problem`, the program of the instance; `prices` of an earlier one by the names of its rows."""
+    """One solve of `problem`, the program of the instance.
+
+    prices: of GPUs at the relaxation, by the names of rows; rent: (S,), what a schedule takes at these prices: so much
+    less the others get done.
+    """
 
     def __init__(
         self,
@@ -55,6 +59,7 @@ class Search:
         self._began_s, self._cpu_s = time.perf_counter(), time.process_time()
         self._best: SolveResult | None = None
         self.prices: Mapping[str, float] = {}
+        self.rent = np.zeros(len(instance.schedules))
 
     def run(self) -> SolveResult:
         """The best plan within the gap, or as far as the time goes."""
@@ -63,7 +68,7 @@ class Search:
         tolerance = _RELAXED * min(_CAREFUL, self._options.relative_gap) * scale
         relaxed = relaxation(self._instance)
         sifted = sift(relaxed, found.job, self._choices, self._always, tolerance, stop=self._must_stop)
-        self._note_prices(sifted.prices)
+        self._note_prices(relaxed, sifted.prices)
         last, bound = self._solve(self._undecided(sifted), sifted.bound), sifted.bound
         is_decided = last.termination in (TerminationReason.OPTIMAL, TerminationReason.INFEASIBLE)
         if is_decided and not self._is_closed(bound):
@@ -182,11 +187,12 @@ class Search:
             message=message,
         )
 
-    def _note_prices(self, prices: FloatVector) -> None:
-        """Prices of GPUs, by the names of the rows."""
+    def _note_prices(self, relaxed: MatrixProblem, prices: FloatVector) -> None:
+        """Prices of GPUs, by the names of the rows, and what schedules take at these."""
         it = self._instance
         names = (*it.sia.rows.names, *capacity_names(it))
         of_gpus = prices[it.sia.planned.size :]
+        self.rent = relaxed.matrix.T @ np.concatenate([np.zeros(it.sia.planned.size), of_gpus])
         self.prices = {names[k]: float(of_gpus[k]) for k in np.flatnonzero(of_gpus > 0).tolist()}
 
     def _must_stop(self) -> bool:
