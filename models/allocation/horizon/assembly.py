@@ -85,7 +85,7 @@ def assemble(instance: HorizonInstance) -> MatrixProblem:
         row_upper=row_upper,
         lower=np.zeros(num_pairs + num_schedules),
         upper=np.ones(num_pairs + num_schedules),
-        integrality=np.arange(num_pairs + num_schedules) >= (num_schedules if instance.parameters.shared_later else 0),
+        integrality=np.arange(num_pairs + num_schedules) >= num_schedules,
     )
 
 

@@ -21,8 +21,7 @@ def declare(instance: HorizonInstance) -> tuple[cp.Problem, dict[str, str]]:
         impossible = impossible_rows(f"one_schedule[{instance.jobs[i].id}]" for i in instance.sia.planned)
         return cp.Problem(goal(cp.Constant(instance.offset)), impossible), {}
 
-    shared, count = instance.parameters.shared_later, len(instance.schedules)
-    share = cp.Variable(count, name="y", bounds=[0.0, 1.0]) if shared else cp.Variable(count, name="y", boolean=True)
+    share = cp.Variable(len(instance.schedules), name="y", bounds=[0.0, 1.0])
     runs = cp.Variable(instance.pair_jobs.size, boolean=True, name="x") if instance.pair_jobs.size else None
     columns = share if runs is None else cp.hstack([share, runs])
     constraints, names = declared_rows(constraint_groups(instance), columns)

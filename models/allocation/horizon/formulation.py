@@ -47,6 +47,9 @@ The objective is the mean time until jobs end, by weight, from now. Times are th
 change loses, and what running slowly costs, is counted where it arises, and the relaxation is strong: fractional are at
 most as many jobs as there are rows that couple jobs.
 
+Where that errs: a tenth of a later change costs a tenth of its price, which no change made now does, so that the plan
+behind the present is too hopeful, and jobs wait for what will not be done when its time comes.
+
 Of a job of which it is not known how much is left a guess is planned, see `instance`.
 
 `goodput`: one interval, in which w_i e_s are Sia's utilities and penalties, in its sense: Sia's program, and its plan.

@@ -24,9 +24,8 @@ class HorizonParameters(Parameters):
 
     interval_s: length of the first interval, about as long as until the next plan. num_intervals: how many there are;
     1 looks at the present alone. horizon_s: when the last one ends (None: when all that is known to be left can be
-    done). shared_later: schedules may have shares, what is planned of later intervals is fluid; else each job has one
-    schedule. restart_price: how many times its restart cost a running job loses with a change. longest_wait_s: how old
-    a job may get that waits; then it comes ahead of all that is not (None: it may wait for ever).
+    done). restart_price: how many times its restart cost a running job loses with a change. longest_wait_s: how old a
+    job may get that waits; then it comes ahead of all that is not (None: it may wait for ever).
 
     Raises
     ------
@@ -36,9 +35,8 @@ class HorizonParameters(Parameters):
 
     objective: HorizonObjective = HorizonObjective.COMPLETION_TIME
     interval_s: float = 60.0
-    num_intervals: int = 6
+    num_intervals: int = 4
     horizon_s: float | None = None
-    shared_later: bool = False
     restart_price: float = 1.0
     longest_wait_s: float | None = 21_600.0
 

@@ -144,8 +144,10 @@ class Search:
         )
         result = solve(problem, options, replace(self._monitor, on_progress=tell))
         if result.incumbent is not None and result.objective is not None:
+            before = None if self._best is None else self._best.objective
+            is_better = before is None or result.objective < before
             result = replace(result, incumbent=whole(result.incumbent))
-            if self._best is None or result.objective < (self._best.objective or np.inf):
+            if is_better:
                 self._best = result
         return result
 
