@@ -57,6 +57,7 @@ class Policy:
     asks_calendar: looks at the calendar itself. Left out: it plans the snapshot that `models.around_calendar` makes.
     places_one: gives GPUs to the one job that waits and has parallelism; all others stay where they are.
     splits_nodes: gives a job parts of several nodes; others one node, or whole nodes.
+    solver, relative_gap: what decisions over time are solved by, and how well.
     """
 
     name: str
@@ -78,6 +79,8 @@ class Policy:
     asks_calendar: bool = False
     places_one: bool = False
     splits_nodes: bool = False
+    solver: str = "highs"
+    relative_gap: float = 1e-4
     may_start: str | None = None
     changes_after: str | None = None
 

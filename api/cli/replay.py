@@ -19,7 +19,7 @@ from api.cli.replay_console import print_results
 from api.cli.replay_policies import known_of, parameters_of
 from api.cli.replay_run import drawn, results_of
 from api.cli.windows import window_seconds
-from executor.control.options import ControlOptions
+from executor.control.options import ControlOptions, usual_options
 from executor.simulation.known import Known
 from executor.simulation.setup import ReplaySetup
 from executor.simulation.truth import Estimates, Profiling, TruthParameters
@@ -175,7 +175,9 @@ def replay_command(
         ReplaySetup(
             cluster=where,
             trace=trace,
-            control=ControlOptions(parameters=parameters, round_s=round_, settle=settle, charge=charge),
+            control=ControlOptions(
+                parameters=parameters, round_s=round_, settle=settle, charge=charge, options=usual_options(parameters)
+            ),
             truth=truth,
             throughputs=table,
             profiles=profiles,

@@ -13,7 +13,7 @@ from api.convert.replay_calendar import replay_calendar, reserved_jobs
 from api.schemas.calendar import CalendarEntryDoc, CalendarReference
 from api.schemas.replay import ReplayBody, ReplayPolicyDoc, TraceDoc
 from executor.control.events import CalendarChange
-from executor.control.options import ControlOptions
+from executor.control.options import ControlOptions, usual_options
 from executor.simulation.known import Known
 from executor.simulation.setup import ReplaySetup, covered_trace, covering
 from executor.simulation.truth import TruthParameters
@@ -110,7 +110,13 @@ def replay_setups(
     return tuple(
         ReplaySetup(
             **common,
-            control=ControlOptions(parameters=parameters, round_s=body.round_s, settle=body.settle, charge=body.charge),
+            control=ControlOptions(
+                parameters=parameters,
+                round_s=body.round_s,
+                settle=body.settle,
+                charge=body.charge,
+                options=usual_options(parameters),
+            ),
             seed=seed,
         )
         for parameters, seed in product(chosen.values(), body.seeds)

@@ -24,7 +24,7 @@ import typer
 from api.cli.replay_policies import parameters_of
 from benchmarks.rows import Row, show, write
 from benchmarks.workloads.published.arena import DIRECTORY, ROUND_S, THROUGHPUTS, data_are_there, simulated_cluster
-from executor.control.options import ControlOptions
+from executor.control.options import ControlOptions, usual_options
 from executor.simulation.figures import ReplayResult
 from executor.simulation.known import Known
 from executor.simulation.processes import replay_all
@@ -131,7 +131,7 @@ def setup_of(trace: str, policy: str, rules: Rules) -> ReplaySetup:
     return ReplaySetup(
         cluster=simulated_cluster(),
         trace=read_trace(DIRECTORY / f"trace_{trace}.csv", format_="arena"),
-        control=ControlOptions(parameters=parameters, round_s=rules.round_s),
+        control=ControlOptions(parameters=parameters, round_s=rules.round_s, options=usual_options(parameters)),
         truth=TruthParameters(start_s=rules.start_s, restart_s=rules.start_s, delay_per_gpu_s=_PER_GPU * rules.start_s),
         throughputs=read_throughputs(DIRECTORY / THROUGHPUTS),
         horizon_s=_HORIZONS_S[trace] if rules.num_rounds is None else rules.num_rounds * ROUND_S,

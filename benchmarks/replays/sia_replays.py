@@ -20,7 +20,7 @@ import typer
 from api.cli.replay_policies import parameters_of
 from benchmarks.rows import Row, show, write
 from benchmarks.workloads.published.sia_traces import APPLICATIONS, DATA, sia_cluster
-from executor.control.options import ControlOptions
+from executor.control.options import ControlOptions, usual_options
 from executor.simulation.figures import ReplayResult
 from executor.simulation.known import Known
 from executor.simulation.processes import replay_all
@@ -76,7 +76,7 @@ def setup_of(trace: str, policy: str, truth: TruthParameters, round_s: float = 6
     return ReplaySetup(
         cluster=sia_cluster(),
         trace=jobs,
-        control=ControlOptions(parameters=parameters, round_s=round_s, settle=True),
+        control=ControlOptions(parameters=parameters, round_s=round_s, settle=True, options=usual_options(parameters)),
         truth=truth,
         profiles=_profiles(jobs),
     )

@@ -28,7 +28,7 @@ from api.cli.replay_policies import parameters_of
 from benchmarks.paths import PUBLISHED
 from benchmarks.rows import Row, show, write
 from benchmarks.workloads.suika_events import rack_cluster
-from executor.control.options import ControlOptions
+from executor.control.options import ControlOptions, usual_options
 from executor.simulation.figures import ReplayResult
 from executor.simulation.known import Known
 from executor.simulation.processes import replay_all
@@ -99,7 +99,9 @@ def setup_of(workload: Trace, num_gpus: int, policy: str, noise: float, restart_
     return ReplaySetup(
         cluster=rack_cluster(num_gpus // _GPUS_PER_NODE),
         trace=workload,
-        control=ControlOptions(parameters=parameters, round_s=_ROUNDS_S.get(policy_of(parameters).name)),
+        control=ControlOptions(
+            parameters=parameters, round_s=_ROUNDS_S.get(policy_of(parameters).name), options=usual_options(parameters)
+        ),
         truth=TruthParameters(start_s=restart_s, restart_s=restart_s, elasticity=_ELASTICITY, noise=noise),
         modelled=True,
         seed=seed,

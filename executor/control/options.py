@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass, field
 
+from models.policies import policy_of
 from models.policy import Parameters
 from solver.options import SolveOptions
 from stowplan.errors import InputError
@@ -26,3 +27,9 @@ class ControlOptions:
             raise InputError(f"round_s is {self.round_s}; must be finite and above 0, or left out")
         if not 0 <= self.charge < math.inf:
             raise InputError(f"charge is {self.charge}; must be a number from 0 on")
+
+
+def usual_options(parameters: Parameters) -> SolveOptions:
+    """How the decisions of a policy are solved where nobody says otherwise."""
+    policy = policy_of(parameters)
+    return SolveOptions(solver=policy.solver, relative_gap=policy.relative_gap)

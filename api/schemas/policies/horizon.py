@@ -20,7 +20,7 @@ class HorizonParametersDoc(ParametersDoc):
     parameters, which is an objective of one interval (num_intervals 1)."""
     interval_s: Positive = 60.0
     """Length of the first interval: about as long as until the next plan."""
-    num_intervals: Annotated[int, Field(ge=1, le=MOST_INTERVALS)] = 6
+    num_intervals: Annotated[int, Field(ge=1, le=MOST_INTERVALS)] = 4
     """How many intervals there are, each longer than the one before; 1 looks at the present alone."""
     horizon_s: Positive | None = None
     """When the last interval ends, at least num_intervals x interval_s. null: when all that is left can be done."""

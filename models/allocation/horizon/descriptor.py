@@ -3,6 +3,7 @@
 from models.allocation.documentation import PREDICTIONS, REASONS
 from models.allocation.horizon.parameters import HorizonParameters
 from models.policy import Policy
+from solver.registry import AUTO
 
 HORIZON = Policy(
     name="horizon",
@@ -32,4 +33,6 @@ HORIZON = Policy(
     changes_after="models.allocation.horizon.waiting:changes_after",
     takes_goodput=True,
     asks_calendar=True,
+    solver=AUTO,
+    relative_gap=1e-2,
 )

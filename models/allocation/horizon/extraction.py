@@ -1,6 +1,6 @@
 """From a point of the program to a plan: GPUs, who waits for what, the schedules behind it, and the score."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -27,13 +27,20 @@ def chosen_configurations(instance: HorizonInstance, point: FloatVector) -> IntV
     return chosen
 
 
-def extract_plan(instance: HorizonInstance, point: FloatVector) -> tuple[Plan, Outlook]:
-    """Place what a point (S + P,) chooses, say what is planned behind it, and what it is worth."""
+def extract_plan(
+    instance: HorizonInstance, point: FloatVector, rent: FloatVector | None = None
+) -> tuple[Plan, Outlook]:
+    """Place what a point (S + P,) chooses, say what is planned behind it, and what it is worth. `rent`: (S,), what
+    schedules take from others, where that is known."""
     plan = extract_sia(instance.sia, chosen_configurations(instance, point))
     if instance.parameters.objective is HorizonObjective.GOODPUT:
         return plan, outlook_of(instance, point)
     outlook = outlook_of(instance, point)
-    return replace(plan, score=tuple(_scores(instance, point)), unplaced=with_outlook(plan.unplaced, outlook)), outlook
+    return replace(
+        plan,
+        score=tuple(_scores(instance, point)),
+        unplaced=with_outlook(plan.unplaced, outlook, _starts_now(instance, point, rent)),
+    ), outlook
 
 
 def outlook_of(instance: HorizonInstance, point: FloatVector) -> Outlook:
@@ -56,6 +63,25 @@ def outlook_of(instance: HorizonInstance, point: FloatVector) -> Outlook:
         open_gpus=dict(zip(instance.sia.configurations.gpu_types, instance.open_gpus.tolist(), strict=True)),
         planned=planned,
     )
+
+
+def _starts_now(
+    instance: HorizonInstance, point: FloatVector, rent: FloatVector | None
+) -> Mapping[str, tuple[Shape, float]]:
+    """Of jobs that get nothing the best that they could have now, and seconds of others, by weight, that this takes."""
+    if rent is None:
+        return {}
+    found, shapes = instance.schedules, _shapes(instance)
+    waits = chosen_configurations(instance, point) < 0
+    begins = np.flatnonzero((found.pair >= 0) & waits[found.job])
+    best = begins[np.lexsort([(instance.cost + rent)[begins], found.job[begins]])]
+    best = best[np.unique(found.job[best], return_index=True)[1]]
+    all_weight = sum(job.weight for job in instance.jobs)
+    return {
+        instance.jobs[int(found.job[s])].id: (shape, float(rent[s]) * all_weight)
+        for s in best.tolist()
+        if (shape := shapes[int(found.now[s])]) is not None
+    }
 
 
 def _has_share(instance: HorizonInstance, point: FloatVector) -> Mask:

@@ -47,6 +47,9 @@ The objective is the mean time until jobs end, by weight, from now. Times are th
 change loses, and what running slowly costs, is counted where it arises, and the relaxation is strong: fractional are at
 most as many jobs as there are rows that couple jobs.
 
+Where that errs: a tenth of a later change costs a tenth of its price, which no change made now does, so that the plan
+behind the present is too hopeful, and jobs wait for what will not be done when its time comes.
+
 Of a job of which it is not known how much is left a guess is planned, see `instance`.
 
 `goodput`: one interval, in which w_i e_s are Sia's utilities and penalties, in its sense: Sia's program, and its plan.
@@ -95,6 +98,7 @@ class HorizonFormulation(Formulation):
         self.warnings = instance.sia.warnings
         self.outlook = Outlook(bounds_s=(), open_gpus={}, planned={})
         self._prices: Mapping[str, float] = {}
+        self._rent: FloatVector | None = None
 
     def named(self) -> MatrixProblem:
         """The same problem with names, as declared."""
@@ -110,7 +114,7 @@ class HorizonFormulation(Formulation):
             return super().solve(options, monitor)
         search = Search(self.instance, self.problem, options, monitor)
         result = search.run()
-        self._prices = search.prices
+        self._prices, self._rent = search.prices, search.rent
         return result
 
     def prices(self, result: SolveResult) -> Mapping[str, float]:  # noqa: ARG002 - by its signature
@@ -121,7 +125,7 @@ class HorizonFormulation(Formulation):
     def extract(self, incumbent: FloatVector, clock: PhaseClock) -> Plan:
         """Place what the point chooses, explain who waits, and warn of what the placement costs."""
         with clock.phase("place"):
-            plan, self.outlook = extract_plan(self.instance, incumbent)
+            plan, self.outlook = extract_plan(self.instance, incumbent, self._rent)
             chosen = chosen_configurations(self.instance, incumbent)
             self.warnings = (*self.instance.sia.warnings, *slower_jobs(self.instance.sia, chosen, plan))
             return plan

@@ -35,7 +35,7 @@ class HorizonParameters(Parameters):
 
     objective: HorizonObjective = HorizonObjective.COMPLETION_TIME
     interval_s: float = 60.0
-    num_intervals: int = 6
+    num_intervals: int = 4
     horizon_s: float | None = None
     restart_price: float = 1.0
     longest_wait_s: float | None = 21_600.0

@@ -131,7 +131,7 @@ def schedules_of(
             _changed(intervals, shapes, work, pair_jobs, pair_configurations, later),
             _stopped(intervals, work, pair_jobs, pair_configurations, later),
         ]
-    job, pair, now, then, at = (np.concatenate([kind[n] for kind in kinds]).astype(np.int64) for n in range(5))
+    job, pair, now, then, at = (np.concatenate([kind[n] for kind in kinds]) for n in range(5))
     ends_s = np.concatenate([kind[5] for kind in kinds])
     order = np.lexsort([at, then, now, job])
     job, pair, now, then, at = job[order], pair[order], now[order], then[order], at[order]
@@ -159,8 +159,8 @@ def _first_s(work: Work, jobs: IntVector, configurations: IntVector) -> FloatVec
 def _kept(work: Work, jobs: IntVector, configurations: IntVector) -> _Kind:
     """In one configuration from now to the end."""
     ends_s = _first_s(work, jobs, configurations) + work.seconds[jobs, configurations]
-    nothing = np.full(jobs.size, NOTHING)
-    return jobs, np.arange(jobs.size), configurations, nothing, np.zeros(jobs.size), ends_s
+    nothing: IntVector = np.full(jobs.size, NOTHING)
+    return jobs, np.arange(jobs.size), configurations, nothing, np.zeros(jobs.size, dtype=np.int64), ends_s
 
 
 def _waiting(intervals: Intervals, work: Work, later: Mask, may_wait: IntVector) -> _Kind:
@@ -171,15 +171,15 @@ def _waiting(intervals: Intervals, work: Work, later: Mask, may_wait: IntVector)
     configurations = np.repeat(configurations, num_later)
     at = np.tile(np.arange(1, intervals.num), rows.size)
     ends_s = intervals.bounds_s[at] + work.start_s[jobs] + work.seconds[jobs, configurations]
-    nothing = np.full(jobs.size, NOTHING)
+    nothing: IntVector = np.full(jobs.size, NOTHING)
     return jobs, nothing, nothing, configurations, at, ends_s
 
 
 def _without(intervals: Intervals, work: Work, later: Mask, may_wait: IntVector) -> _Kind:
     """Nothing before the horizon, then as fast as it goes."""
     ends_s = intervals.end_s + work.start_s[may_wait] + _fastest_s(work, later)[may_wait]
-    nothing = np.full(may_wait.size, NOTHING)
-    return may_wait, nothing, nothing, nothing, np.zeros(may_wait.size), ends_s
+    nothing: IntVector = np.full(may_wait.size, NOTHING)
+    return may_wait, nothing, nothing, nothing, np.zeros(may_wait.size, dtype=np.int64), ends_s
 
 
 def _changed(
@@ -211,8 +211,8 @@ def _stopped(intervals: Intervals, work: Work, jobs: IntVector, configurations: 
     ends_s = intervals.end_s + work.change_s[jobs] + left * _fastest_s(work, later)[jobs]
     kept = left > 0
     pair = np.flatnonzero(kept)
-    nothing = np.full(pair.size, NOTHING)
-    return jobs[kept], pair, configurations[kept], nothing, np.ones(pair.size), ends_s[kept]
+    nothing: IntVector = np.full(pair.size, NOTHING)
+    return jobs[kept], pair, configurations[kept], nothing, np.ones(pair.size, dtype=np.int64), ends_s[kept]
 
 
 def _fastest_s(work: Work, later: Mask) -> FloatVector:

@@ -32,12 +32,18 @@ from stowplan.arrays import FloatVector, IntVector, Mask
 # Of the gap that is asked for, what the relaxation may leave open.
 _RELAXED = 0.1
 _LEAST_TIME_S = 1e-3
+# Most of the objective is what no choice can change, so that a gap in it is wide: a needless restart is a thousandth.
+_CAREFUL = 1e-4
 # A share that misses 1 by less is 1.
 _DECIDED = 1e-6
 
 
 class Search:
-    """One solve of `problem`, the program of the instance; `prices` of an earlier one by the names of its rows."""
+    """One solve of `problem`, the program of the instance.
+
+    prices: of GPUs at the relaxation, by the names of rows; rent: (S,), what a schedule takes at these prices: so much
+    less the others get done.
+    """
 
     def __init__(
         self,
@@ -53,15 +59,16 @@ class Search:
         self._began_s, self._cpu_s = time.perf_counter(), time.process_time()
         self._best: SolveResult | None = None
         self.prices: Mapping[str, float] = {}
+        self.rent = np.zeros(len(instance.schedules))
 
     def run(self) -> SolveResult:
         """The best plan within the gap, or as far as the time goes."""
         found = self._instance.schedules
         scale = float(np.abs(self._instance.cost).mean()) * len(self._instance.jobs)
-        tolerance = _RELAXED * self._options.relative_gap * scale
+        tolerance = _RELAXED * min(_CAREFUL, self._options.relative_gap) * scale
         relaxed = relaxation(self._instance)
         sifted = sift(relaxed, found.job, self._choices, self._always, tolerance, stop=self._must_stop)
-        self._note_prices(sifted.prices)
+        self._note_prices(relaxed, sifted.prices)
         last, bound = self._solve(self._undecided(sifted), sifted.bound), sifted.bound
         is_decided = last.termination in (TerminationReason.OPTIMAL, TerminationReason.INFEASIBLE)
         if is_decided and not self._is_closed(bound):
@@ -84,9 +91,8 @@ class Search:
         choice = self._choices
         share = np.bincount(choice, weights=sifted.point, minlength=int(choice.max(initial=-1)) + 1)[choice]
         decided = np.bincount(self._instance.schedules.job, weights=share > 1.0 - _DECIDED) > 0
-        near = (sifted.reduced <= self._options.relative_gap * abs(sifted.bound)) | (sifted.point > 0) | self._always
         open_ = ~decided[self._instance.schedules.job]
-        return np.asarray(sifted.taken & near & (open_ | (share > 1.0 - _DECIDED)))
+        return np.asarray(sifted.taken & (open_ | (share > 1.0 - _DECIDED)))
 
     @cached_property
     def _always(self) -> Mask:
@@ -132,14 +138,16 @@ class Search:
             self._options,
             solver="highs",
             time_limit_s=left_s,
-            relative_gap=self._options.relative_gap * (1.0 if kept.all() else 0.5),
+            relative_gap=min(_CAREFUL, self._options.relative_gap),
             warm_start=None,
             prices=None,
         )
         result = solve(problem, options, replace(self._monitor, on_progress=tell))
         if result.incumbent is not None and result.objective is not None:
+            before = None if self._best is None else self._best.objective
+            is_better = before is None or result.objective < before
             result = replace(result, incumbent=whole(result.incumbent))
-            if self._best is None or result.objective < (self._best.objective or np.inf):
+            if is_better:
                 self._best = result
         return result
 
@@ -181,11 +189,12 @@ class Search:
             message=message,
         )
 
-    def _note_prices(self, prices: FloatVector) -> None:
-        """Prices of GPUs, by the names of the rows."""
+    def _note_prices(self, relaxed: MatrixProblem, prices: FloatVector) -> None:
+        """Prices of GPUs, by the names of the rows, and what schedules take at these."""
         it = self._instance
         names = (*it.sia.rows.names, *capacity_names(it))
         of_gpus = prices[it.sia.planned.size :]
+        self.rent = relaxed.matrix.T @ np.concatenate([np.zeros(it.sia.planned.size), of_gpus])
         self.prices = {names[k]: float(of_gpus[k]) for k in np.flatnonzero(of_gpus > 0).tolist()}
 
     def _must_stop(self) -> bool:

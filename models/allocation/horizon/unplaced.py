@@ -1,9 +1,9 @@
 """Why a job waits that could run: when it is planned to start, and on what."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from models.allocation.horizon.outlook import Outlook, Planned
+from models.allocation.horizon.outlook import Outlook, Planned, Shape
 from models.plan import UnplacedJob
 from models.wording import counted
 
@@ -13,27 +13,28 @@ _S_PER_HOUR = 3600.0
 _COMPETING = {"outcompeted", "queue_penalty_too_low", "within_gap"}
 
 
-def with_outlook(unplaced: Sequence[UnplacedJob], outlook: Outlook) -> tuple[UnplacedJob, ...]:
-    """Say of the jobs that others keep waiting when they are planned to start."""
-    return tuple(_explained(unplaced, outlook))
+def with_outlook(
+    unplaced: Sequence[UnplacedJob], outlook: Outlook, starts_now: Mapping[str, tuple[Shape, float]]
+) -> tuple[UnplacedJob, ...]:
+    """Say of the jobs that others keep waiting when they are planned to start, and what to start now would take:
+    `starts_now` has a shape and seconds of others by job."""
+    return tuple(_explained(item, outlook, starts_now) for item in unplaced)
 
 
-def _explained(unplaced: Sequence[UnplacedJob], outlook: Outlook) -> Iterator[UnplacedJob]:
-    for item in unplaced:
-        planned = outlook.planned.get(item.job_id, ())
-        if item.reason not in _COMPETING or not planned:
-            yield item
-            continue
-        likely = max(planned, key=lambda found: found.share)
-        starts = _starts(likely, outlook)
-        yield replace(
-            item,
-            reason="outcompeted" if item.reason == "outcompeted" else "later_is_better",
-            detail=f"{starts}; others end sooner for it"
-            if item.reason == "outcompeted"
-            else f"{starts}, which ends jobs sooner than starting it now",
-            counts={**item.counts, "planned_start_s": round(_start_s(likely, outlook))},
-        )
+def _explained(item: UnplacedJob, outlook: Outlook, starts_now: Mapping[str, tuple[Shape, float]]) -> UnplacedJob:
+    planned = outlook.planned.get(item.job_id, ())
+    if item.reason not in _COMPETING or not planned:
+        return item
+    likely = max(planned, key=lambda found: found.share)
+    detail = _starts(likely, outlook)
+    counts = {**item.counts, "planned_start_s": round(_start_s(likely, outlook))}
+    if item.job_id in starts_now:
+        (gpu_type, _, num_gpus), others_s = starts_now[item.job_id]
+        gpus = counted(num_gpus, f"{gpu_type} GPU")
+        detail += f"; to start now on {gpus} would cost others {_about(others_s)} of their time in all"
+        counts["others_lose_s"] = round(others_s)
+    fits = item.reason != "outcompeted"
+    return replace(item, reason="later_is_better" if fits else item.reason, detail=detail, counts=counts)
 
 
 def _start_s(planned: Planned, outlook: Outlook) -> float:

@@ -77,7 +77,7 @@ def _best_shares(it: HorizonInstance, choice: dict[int, int]) -> float:
         A_eq=one,
         b_eq=np.ones(len(choice)),
     )
-    return float(found.fun) + late if found.status == 0 else math.inf
+    return float(found.fun or 0.0) + late if found.status == 0 else math.inf
 
 
 @settings(max_examples=12, deadline=None)

@@ -32,7 +32,7 @@ def planned(
     return result, plan
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(seed=SEEDS)
 def test_the_search_is_as_good_as_the_whole_program(seed: int) -> None:
     rng = dice(seed)
@@ -45,7 +45,7 @@ def test_the_search_is_as_good_as_the_whole_program(seed: int) -> None:
         assert result.bound == pytest.approx(whole.objective, rel=1e-6)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(seed=SEEDS)
 def test_one_interval_with_the_objective_of_sia_is_sia(seed: int) -> None:
     snapshot = timed_snapshot(dice(seed))
