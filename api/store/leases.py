@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, bindparam, delete, exists, func, insert, select, update
+from sqlalchemy import Connection, Select, bindparam, delete, exists, func, insert, select, update
 
 from api.common.asking import caller_now
 from api.store.connection import Database
@@ -27,12 +27,9 @@ LOOK = ""
 _NOBODY = ""
 # Of every plan, and so made once.
 _INSERT = insert(LEASES).values(since_s=Now())
-_SERVICES = select(func.count(), func.coalesce(func.sum(INSTANCES.c.room), 0)).where(
-    INSTANCES.c.seen_at_s > Now() - SILENT_S
-)
-_CLIENTS = (
-    select(LEASES.c.client, func.count()).where(LEASES.c.collection == bindparam("of")).group_by(LEASES.c.client)
-)
+_LIVES = INSTANCES.c.seen_at_s > Now() - SILENT_S
+_SERVICES = select(func.count(), func.coalesce(func.sum(INSTANCES.c.room), 0)).where(_LIVES)
+_CLIENTS = select(LEASES.c.client, func.count()).where(LEASES.c.collection == bindparam("of")).group_by(LEASES.c.client)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,7 +168,7 @@ class Leases:
     def num_living(self) -> int:
         """How many services live that use the database."""
         with self._database.reading() as connection:
-            return connection.scalar(select(func.count()).select_from(INSTANCES).where(_lives())) or 0
+            return connection.scalar(select(func.count()).select_from(INSTANCES).where(_LIVES)) or 0
 
     def ask_end(self, resource_id: str) -> bool:
         """Ask the service that has it to end it; False where nobody else has."""
@@ -201,7 +198,7 @@ class Leases:
 
 def living() -> Select[Any]:
     """Ids of all services that live."""
-    return select(INSTANCES.c.id).where(_lives())
+    return select(INSTANCES.c.id).where(_LIVES)
 
 
 def live(connection: Connection, database: Database, room: int) -> None:
@@ -219,7 +216,3 @@ def others(connection: Connection, collection: str) -> Others:
         active[client] = count
     num_services, room = connection.execute(_SERVICES).one()
     return Others(num_services=num_services, room=room, active=active)
-
-
-def _lives() -> ColumnElement[bool]:
-    return INSTANCES.c.seen_at_s > Now() - SILENT_S

@@ -887,6 +887,58 @@ class HistoryPointDoc(TypedDict, closed=True):
     bound: float | None
 
 
+HorizonObjective: TypeAlias = Literal["completion_time", "goodput"]
+"""
+`completion_time`: jobs end as soon as they can on average, by weight. `goodput`: Sia's Eq. 4 at its defaults,
+for one interval.
+"""
+
+
+class HorizonParametersDoc(TypedDict, closed=True):
+    """
+    Parameters of horizon.
+    """
+
+    epsilon: NotRequired[float]
+    """
+    Probability with which a job may still run when an entry of the calendar closes its nodes.
+    """
+    objective: NotRequired[HorizonObjective]
+    """
+    completion_time: jobs end as soon as they can on average, by weight; goodput: Sia's Eq. 4 with its default
+    parameters, which is an objective of one interval (num_intervals 1).
+    """
+    interval_s: NotRequired[float]
+    """
+    Length of the first interval: about as long as until the next plan.
+    """
+    num_intervals: NotRequired[int]
+    """
+    How many intervals there are, each longer than the one before; 1 looks at the present alone.
+    """
+    horizon_s: NotRequired[float | None]
+    """
+    When the last interval ends, at least num_intervals x interval_s. null: when all that is left can be done.
+    """
+    restart_price: NotRequired[float]
+    """
+    How many times its restart cost a running job loses with a change.
+    """
+    longest_wait_s: NotRequired[float | None]
+    """
+    How old a job may get that waits; then it comes ahead of all that is not. null: it may wait for ever.
+    """
+
+
+class HorizonReplayPolicy(TypedDict, closed=True):
+    """
+    horizon, with its parameters.
+    """
+
+    policy: Literal["horizon"]
+    parameters: NotRequired[HorizonParametersDoc]
+
+
 class ImportNoteDoc(TypedDict, closed=True):
     """
     Something that was left out or assumed.
@@ -5980,6 +6032,7 @@ Policies: TypeAlias = (
     | GangReplayPolicy
     | GavelReplayPolicy
     | ElasticFlowReplayPolicy
+    | HorizonReplayPolicy
 )
 
 
@@ -6361,6 +6414,7 @@ class VariantDoc(TypedDict, closed=True):
             "gavel-ilp",
             "elasticflow",
             "elasticflow-ilp",
+            "horizon",
         ]
         | None
     ]
@@ -6376,6 +6430,7 @@ class VariantDoc(TypedDict, closed=True):
         | GangParametersDoc
         | GavelParametersDoc
         | ElasticFlowParametersDoc
+        | HorizonParametersDoc
     ]
     """
     Those that change; with a policy of other parameters, those that are not its defaults.
@@ -6527,6 +6582,7 @@ class ComparisonBody(TypedDict, closed=True):
         "gavel-ilp",
         "elasticflow",
         "elasticflow-ilp",
+        "horizon",
     ]
     snapshot: SnapshotDoc | PlannedSnapshotReference | ClusterSnapshot | ChangedSnapshot
     parameters: NotRequired[
@@ -6538,6 +6594,7 @@ class ComparisonBody(TypedDict, closed=True):
         | GangParametersDoc
         | GavelParametersDoc
         | ElasticFlowParametersDoc
+        | HorizonParametersDoc
     ]
     """
     Parameters of the policy, as for a plan.
@@ -6689,6 +6746,17 @@ class GavelPlanBody(TypedDict, closed=True):
     policy: Literal["gavel", "gavel-ilp"]
     snapshot: SnapshotDoc | PlannedSnapshotReference | ClusterSnapshot | ChangedSnapshot
     parameters: NotRequired[GavelParametersDoc]
+    options: NotRequired[OptionsDoc]
+
+
+class HorizonPlanBody(TypedDict, closed=True):
+    """
+    Which job gets how many GPUs of which type now, by what each will have until it ends.
+    """
+
+    policy: Literal["horizon"]
+    snapshot: SnapshotDoc | PlannedSnapshotReference | ClusterSnapshot | ChangedSnapshot
+    parameters: NotRequired[HorizonParametersDoc]
     options: NotRequired[OptionsDoc]
 
 
@@ -6867,4 +6935,5 @@ PlanBody: TypeAlias = (
     | GangPlanBody
     | GavelPlanBody
     | ElasticFlowPlanBody
+    | HorizonPlanBody
 )
