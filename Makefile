@@ -18,7 +18,7 @@ UNUSED := kubernetes/aio|kubernetes/client/models|transformers/models|ray/(data|
 COMPILE := $(BIN)/python -m compileall -qq -j 0 -x '/(tests?|$(UNUSED))/' $(VENV)/lib $(ROOMS) >/dev/null || true
 # Tests start hundreds of processes, none of which is to compile what it loads, or to share its sums among threads.
 unexport PYTHONDONTWRITEBYTECODE
-export OMP_NUM_THREADS ?= 1
+check trainings upper lower: export OMP_NUM_THREADS ?= 1
 # A file stays in one process, which makes its fixtures once; the order is kept, so that long files come first.
 PARALLEL := --dist loadfile --no-loadscope-reorder
 # Every process loads all tests that it shares with others, which takes as long as many of them. So those of the lower
