@@ -4,9 +4,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 OUT ?= out
-# Processes that share the tests: two more than processors, since tests of services and launches wait much of their time.
+# Processes that share the tests: two more than processors, since tests of services and launches wait much of their time;
+# of the lower rooms half as many, which wait for nothing, and one more than that of all others.
 WORKERS ?= $(shell echo $$(($$(nproc 2>/dev/null || echo 2) + 2)))
 HALF := $(shell echo $$((($(WORKERS) + 1) / 2)))
+MORE := $(shell echo $$(($(HALF) + 1)))
 # pip compiles what it installs in one process, the tests of all packages included; this is done on all processors
 # without those, and without what nothing here loads and is a third of all. A few files of other packages cannot be
 # compiled, and need not be.
@@ -16,7 +18,7 @@ UNUSED := kubernetes/aio|kubernetes/client/models|transformers/models|ray/(data|
 COMPILE := $(BIN)/python -m compileall -qq -j 0 -x '/(tests?|$(UNUSED))/' $(VENV)/lib $(ROOMS) >/dev/null || true
 # Tests start hundreds of processes, none of which is to compile what it loads, or to share its sums among threads.
 unexport PYTHONDONTWRITEBYTECODE
-export OMP_NUM_THREADS ?= 1
+check trainings upper lower: export OMP_NUM_THREADS ?= 1
 # A file stays in one process, which makes its fixtures once; the order is kept, so that long files come first.
 PARALLEL := --dist loadfile --no-loadscope-reorder
 # Every process loads all tests that it shares with others, which takes as long as many of them. So those of the lower
@@ -82,7 +84,7 @@ trainings: $(VENV)/.dev
 	$(call pytest,trainings,tests/executor -m training,2)
 
 upper: $(VENV)/.dev
-	$(call pytest,upper,$(UPPER) -m "not training",$(HALF),nice)
+	$(call pytest,upper,$(UPPER) -m "not training",$(MORE),nice)
 
 lower: $(VENV)/.dev
 	$(call pytest,lower,$(LOWER) -m "not training",$(HALF),nice)
