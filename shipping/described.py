@@ -8,6 +8,7 @@ below `/raw/main/` there. Without it links stay as text and pictures are left ou
 import os
 import re
 from collections.abc import Mapping
+from typing import Any
 
 from setuptools.command.egg_info import egg_info
 
@@ -58,7 +59,9 @@ class EggInfo(egg_info):
 
     def run(self) -> None:
         """Set what the index shows, and write."""
-        home, metadata = os.environ.get("STOWPLAN_HOME") or None, self.distribution.metadata
+        home = os.environ.get("STOWPLAN_HOME") or None
+        # Its published types lack `project_urls`.
+        metadata: Any = self.distribution.metadata
         metadata.long_description = described(
             metadata.long_description or "", home, os.environ.get("STOWPLAN_FILES") or None
         )
