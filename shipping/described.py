@@ -6,13 +6,12 @@ below `/raw/main/` there. Without it links stay as text and pictures are left ou
 """
 
 import os
-import re
 from collections.abc import Mapping
+from typing import Any
 
 from setuptools.command.egg_info import egg_info
 
-_LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
-_FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+from shipping.links import relinked
 
 
 def described(text: str, home: str | None, files: str | None = None) -> str:
@@ -26,19 +25,12 @@ def described(text: str, home: str | None, files: str | None = None) -> str:
     home = home and home.rstrip("/")
     raw = files.rstrip("/") if files else f"{home}/raw/main"
 
-    def led(match: re.Match[str]) -> str:
-        picture, shown, target = match.groups()
-        if "://" in target or target.startswith("#"):
-            return match.group(0)
+    def led(is_picture: bool, shown: str, target: str) -> str:
         if home is None:
-            return "" if picture else shown
-        return f"{picture}[{shown}]({raw if picture else f'{home}/blob/main'}/{target})"
+            return "" if is_picture else shown
+        return f"![{shown}]({raw}/{target})" if is_picture else f"[{shown}]({home}/blob/main/{target})"
 
-    parts, end = [], 0
-    for fence in _FENCE.finditer(text):
-        parts += [_LINK.sub(led, text[end : fence.start()]), fence.group(0)]
-        end = fence.end()
-    return "".join([*parts, _LINK.sub(led, text[end:])])
+    return relinked(text, led)
 
 
 def addresses(home: str | None) -> Mapping[str, str]:
@@ -58,7 +50,9 @@ class EggInfo(egg_info):
 
     def run(self) -> None:
         """Set what the index shows, and write."""
-        home, metadata = os.environ.get("STOWPLAN_HOME") or None, self.distribution.metadata
+        home = os.environ.get("STOWPLAN_HOME") or None
+        # Its published types lack `project_urls`.
+        metadata: Any = self.distribution.metadata
         metadata.long_description = described(
             metadata.long_description or "", home, os.environ.get("STOWPLAN_FILES") or None
         )

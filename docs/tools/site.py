@@ -18,6 +18,8 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+from shipping.links import relinked
+
 ROOT = Path(__file__).resolve().parents[2]
 # Page -> file of the repository, where that is not docs/PAGE.
 OUTSIDE: Mapping[str, str] = {
@@ -27,8 +29,6 @@ OUTSIDE: Mapping[str, str] = {
     "changelog.md": "CHANGELOG.md",
 }
 HTTP_PAGE = "http.md"
-_LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
-_FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 # What a browser fetches by itself.
 _LOADED = re.compile(
     r'<(?:script|img|iframe|source)[^>]*\ssrc="(?:https?:)?//|<link[^>]*rel="stylesheet"[^>]*href="(?:https?:)?//'
@@ -70,22 +70,15 @@ def linked(markdown: str, source: str) -> str:
     """
     pages = {file: page for page, file in OUTSIDE.items()}
 
-    def as_page(match: re.Match[str]) -> str:
-        picture, text, target = match.groups()
+    def as_page(is_picture: bool, text: str, target: str) -> str:
         path, _, anchor = target.partition("#")
-        if "://" in target or not path:
-            return match.group(0)
         file = posixpath.normpath(posixpath.join(posixpath.dirname(source), path))
         page = pages.get(file, file.removeprefix("docs/") if file.startswith("docs/") else None)
         if page is None:
             return text
-        return f"{picture}[{text}]({page}{'#' if anchor else ''}{anchor})"
+        return f"{'!' if is_picture else ''}[{text}]({page}{'#' if anchor else ''}{anchor})"
 
-    parts, end = [], 0
-    for fence in _FENCE.finditer(markdown):
-        parts += [_LINK.sub(as_page, markdown[end : fence.start()]), fence.group(0)]
-        end = fence.end()
-    return "".join([*parts, _LINK.sub(as_page, markdown[end:])])
+    return relinked(markdown, as_page)
 
 
 def formula(source: str, *_: Any, **__: Any) -> str:

@@ -189,7 +189,7 @@ class GridSearch:
         flat = values.reshape(*values.shape[:-2], -1).take(self._flat[:, rows], axis=-1)
         return np.asarray(np.swapaxes(flat, -1, -2))
 
-    def _communication_load(self, num_micro_batches: int, rows: IntArray, criterion: Criterion) -> FloatArray:
+    def _communication_load(self, num_micro_batches: int, rows: Rows, criterion: Criterion) -> FloatArray:
         """l_comm (R,) of partitions that fit."""
         choices = self.pipelines.operators.choices((num_micro_batches,), criterion)
         (communication,), (once,) = (self._gather(part, rows) for part in (choices.communication_s, choices.once_s))

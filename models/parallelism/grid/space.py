@@ -62,7 +62,7 @@ class Operators:
     def _fits_and_least(self, num_micro_batches: int) -> tuple[Mask, FloatArray]:
         """Options that fit (Q, G, T), and the least memory (Q, G)."""
         if num_micro_batches not in self._memory:
-            needed = self._pairs.own_memory_bytes(num_micro_batches, self.behind + 1.0)
+            needed = self._pairs.own_memory_bytes(num_micro_batches, (self.behind + 1).astype(np.float64))
             self._memory[num_micro_batches] = self.table.fits(needed), np.asarray(needed.min(axis=-1))
         return self._memory[num_micro_batches]
 
