@@ -6,7 +6,7 @@ Families, each fabric from a seed of its own:
   minipods, leaves of 8 nodes in them, pods of 4 minipods above them
 - large groups: the same with groups of 58 nodes and a fill of 0.99, where few packings exist
 - weighted tiers: 2 or 3 tiers, all weighted 1, with 2 to 12 minipods and a job of at most 200 nodes; a twentieth as
-  many fabrics, as half of them run into the limit
+  many fabrics, as many of them run into the limit
 - scale: minipods of equal size, all free; groups of 3 nodes, fill 0.99, alpha 0.3
 
 CPU is that of the whole road from snapshot to checked plan, and of its search alone, one thread, in one process; memory
