@@ -16,7 +16,7 @@ from stowplan.errors import ExtraMissingError
 # What a worker loads before it is ready, and what after that, while nobody waits: the most wanted first, Pyomo and
 # CVXPY last, which take seconds (a task that comes meanwhile waits for the one module that is being loaded). The
 # serving process loads none of it.
-PRELOAD = ("api.plans.planning",)
+PRELOAD = ("api.plans.planning", "api.reading.packed")
 IDLE_LOAD = (
     "api.plans.reading",
     *BACKEND_MODULES,

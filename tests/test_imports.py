@@ -71,6 +71,7 @@ FORBIDDEN: dict[str, dict[str, tuple[str, ...]]] = {
         "models.allocation.gang.formulation": (*MODELS, *DRAWING, *WEB, "networkx", "pydantic", "scipy.optimize"),
         "models.allocation.suika.formulation": (*MODELS, *DRAWING, *WEB, "networkx", "pydantic", "scipy.optimize"),
         "api.replays.replay_task": (*MODELS, *DRAWING, *WEB, "networkx", "pydantic", "scipy.optimize"),
+        "api.reading.packed": (*MODELS, *DRAWING, *WEB, "networkx", "scipy.optimize"),
     },
     "service": {
         # Until the workers are on their way.

@@ -8,9 +8,9 @@ from api.common.times import time_of
 from api.convert.snapshot import cluster_from_document
 from api.schemas.cluster import ClusterLinksDoc, ClusterList, ClusterSummaryDoc, NamedClusterDoc
 from api.schemas.snapshot import ClusterDoc
-from api.store.bodies import Body
 from api.store.clusters import ClusterStore, StoredCluster
 from api.store.connection import Database
+from api.store.texts import Body
 
 CLUSTERS_PATH = "/v1/clusters"
 

@@ -294,7 +294,9 @@ class Settings(BaseModel):
         ),
     ] = 5
     max_body_bytes: Annotated[_Count, Flag("--max-body-bytes"), Field(description="Largest request body.")] = 32 * 2**20
-    readers: Annotated[_Count, Field(description="Processes that read large request bodies.")] = 1
+    readers: Annotated[
+        _Count, Field(description="Processes that read large request bodies while all workers solve.")
+    ] = 1
     # Read within some ten milliseconds, whatever it holds; to hand it over would take longer.
     small_body_bytes: Annotated[
         _Count, Field(description="Up to this size a request body is read by the process that serves.")

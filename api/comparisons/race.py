@@ -88,7 +88,9 @@ class SolverComparison:
 def _preload(request: PlanRequest) -> tuple[str, ...]:
     """What a worker loads before the clock runs: what is compared are solvers, not imports, nor what others need."""
     policy, solver = policy_of(request.parameters), request.options.solver
-    needed = (RUN_TASK, policy.formulate, *policy.declarations, BACKENDS.get(solver, RUN_TASK))
+    # A snapshot may travel as text, which the worker reads.
+    reads = type(request.snapshot).__module__
+    needed = (RUN_TASK, reads, policy.formulate, *policy.declarations, BACKENDS.get(solver, RUN_TASK))
     return tuple(dict.fromkeys(name.partition(":")[0] for name in needed))
 
 

@@ -10,7 +10,7 @@ from api.reading.packed import PackedRequest
 from api.reading.texts import RequestText, reading_task, snapshot_of
 from api.schemas.comparison import COMPARISON_BODY, ComparisonResultDoc
 from api.schemas.plan import UsedOptionsDoc
-from api.store.bodies import Body
+from api.store.texts import Body
 
 READ_COMPARISON = f"{__name__}:read_comparison"
 

@@ -11,7 +11,7 @@ from typing import cast
 from api.convert.plain import plain_snapshot
 from api.convert.snapshot import snapshot_from_document
 from api.schemas.snapshot import SNAPSHOT
-from api.store.bodies import Body
+from api.store.texts import Body
 from models.plan import PlanRequest
 from models.policy import Parameters
 from models.workload import Snapshot

@@ -1,50 +1,14 @@
 """Texts that are stored once however often they come: those of snapshots and clusters."""
 
-import hashlib
-import zlib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from sqlalchemy import Connection, delete, exists, or_
 
-from api.store.compressed import compressed
 from api.store.dialects.statements import add_new
 from api.store.tables import BODIES, CLUSTERS, PLANS, SNAPSHOTS
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Body:
-    """A text that is stored once however often it comes. `hash`: SHA-256 of it; `data`: compressed with zlib."""
-
-    hash: str
-    num_bytes: int
-    data: bytes
-
-    @classmethod
-    def of(cls, text: str) -> "Body":
-        """Compress a text."""
-        raw = text.encode()
-        return cls(hash=hashlib.sha256(raw).hexdigest(), num_bytes=len(raw), data=compressed(raw))
-
-    @property
-    def text(self) -> str:
-        """The text."""
-        return zlib.decompress(self.data).decode()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanInput:
-    """The JSON text of a request for a plan: all other fields as an object, and behind them the `snapshot`, which is by
-    far the largest part and often comes again."""
-
-    rest: str
-    snapshot: Body
-
-    @property
-    def text(self) -> str:
-        """The whole request."""
-        return f'{self.rest[:-1]},"snapshot":{self.snapshot.text}}}'
+from api.store.texts import Body
 
 
 def keep_body(connection: Connection, body: Body) -> None:

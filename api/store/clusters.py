@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from sqlalchemy import delete, insert, select, update
 
 from api.store.audit import note_change, note_deletion
-from api.store.bodies import Body, body_of, forget_bodies, keep_body
+from api.store.bodies import body_of, forget_bodies, keep_body
 from api.store.connection import Database
 from api.store.tables import BODIES, CLUSTERS
+from api.store.texts import Body
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

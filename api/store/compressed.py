@@ -6,13 +6,7 @@ from typing import Any
 from sqlalchemy import Dialect, LargeBinary
 from sqlalchemy.types import TypeDecorator
 
-# Takes a third of the time that zlib takes by default, for texts of snapshots that are a fifth larger.
-_LEVEL = 1
-
-
-def compressed(data: bytes) -> bytes:
-    """Compress what is to be stored."""
-    return zlib.compress(data, _LEVEL)
+from api.store.texts import compressed
 
 
 class CompressedText(TypeDecorator[str]):

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, bindparam, delete, func, insert, select, upda
 from api.common.errors import IdempotencyConflictError
 from api.schemas.plan import PlanStatus
 from api.store.audit import note_change, note_deletion
-from api.store.bodies import Body, PlanInput, body_of, forget_bodies, keep_body
+from api.store.bodies import body_of, forget_bodies, keep_body
 from api.store.connection import Database
 from api.store.dialects.statements import add_new, tell
 from api.store.keys import RequestKey, forget_key, keep_key, resource_of
@@ -29,6 +29,7 @@ from api.store.leases import (
 )
 from api.store.listing import listed
 from api.store.tables import BODIES, COMPARISONS, LEASES, NOTES, PLAN_EVENTS, PLANS, POSTED, SNAPSHOTS
+from api.store.texts import Body, PlanInput
 
 _ACTIVE = [status.value for status in PlanStatus if not status.final]
 

@@ -11,8 +11,8 @@ from api.convert.located import located
 from api.convert.snapshot import snapshot_from_document
 from api.schemas.service import SnapshotLinksDoc, SnapshotReceiptDoc
 from api.schemas.snapshot import SNAPSHOT, PlannedSnapshotReference, SnapshotDoc, SnapshotReference
-from api.store.bodies import Body
 from api.store.database import SnapshotRecord, Store
+from api.store.texts import Body
 from models.workload import Snapshot
 from stowplan.errors import InputError, Issue
 

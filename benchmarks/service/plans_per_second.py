@@ -24,8 +24,8 @@ import numpy as np
 import typer
 
 from api.schemas.plan import PlanStatus
-from api.store.bodies import Body, PlanInput
 from api.store.database import PlanRecord, Store
+from api.store.texts import Body, PlanInput
 from benchmarks.rows import Row, show, write
 from benchmarks.service.load import small_request
 from benchmarks.service.process import Service, children_of, running_service

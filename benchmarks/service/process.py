@@ -175,12 +175,14 @@ def memory_bytes(pid: int) -> int:
     return int(line.split()[1]) * 1024
 
 
-def settle(service: Service, idle_s: float = 0.1) -> None:
-    """Wait until no process of the service loads anything any more."""
-    before_s, now_s = -1.0, service.cpu_s()[1]
-    while now_s - before_s > idle_s:
+def settle(service: Service, idle_s: float = 0.1, quiet_s: int = 4) -> None:
+    """Wait until no process of the service has loaded anything for a while, even where others take all cores."""
+    before_s, quiet, checks = service.cpu_s()[1], 0, 0
+    while quiet < quiet_s and checks < _START_TIMEOUT_S:
         time.sleep(1.0)
-        before_s, now_s = now_s, service.cpu_s()[1]
+        now_s = service.cpu_s()[1]
+        quiet = quiet + 1 if now_s - before_s <= idle_s / quiet_s else 0
+        before_s, checks = now_s, checks + 1
 
 
 def children_of(pid: int) -> list[int]:

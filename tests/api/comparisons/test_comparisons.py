@@ -84,7 +84,8 @@ def survived(pool: WorkerPool, tmp_path_factory: pytest.TempPathFactory) -> tupl
     with pytest.MonkeyPatch.context() as patched:
         work_as(comparison_tasks.dying_task, patched)
         # The deadline is short, so what they need is loaded before, and nothing else.
-        loaded = (comparison_tasks.__name__, "models.allocation.sia.formulation", "solver.backends.scip")
+        reads = "api.reading.packed"
+        loaded = (comparison_tasks.__name__, reads, "models.allocation.sia.formulation", "solver.backends.scip")
         patched.setattr(api.comparisons.race, "_preload", lambda _: loaded)
         with serving(create_app(settings, pool=pool)) as client:
             result = compared(client, body("scip", "highs", "auto", options={"time_limit_s": 0.5}))

@@ -13,10 +13,10 @@ from sqlalchemy import select, text
 
 from api.common.errors import IdempotencyConflictError, StoreError
 from api.schemas.plan import PlanStatus
-from api.store.bodies import Body, PlanInput
 from api.store.database import NewPlan, PlanRecord, SnapshotRecord, Store
 from api.store.leases import Leases
 from api.store.tables import BODIES
+from api.store.texts import Body, PlanInput
 
 PAGE = 4096
 RECORD = PlanRecord(

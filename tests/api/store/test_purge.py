@@ -11,12 +11,12 @@ from sqlalchemy import func, insert, select, update
 from api.common.settings import Settings
 from api.schemas.plan import PlanStatus
 from api.store.audit import AuditLog
-from api.store.bodies import Body, PlanInput
 from api.store.database import SnapshotRecord, Store
 from api.store.keys import RequestKey
 from api.store.purge import DAY_S, Purged, Retention, purge
 from api.store.replays import ReplayStore
 from api.store.tables import AUDIT, BODIES, PLANS, REPLAYS, RESERVATIONS, RUNS, STEPS
+from api.store.texts import Body, PlanInput
 from tests.api.store.test_database import RECORD, filled
 
 # 2026-01-01 in UTC; things of day k are k days younger.

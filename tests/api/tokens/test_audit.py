@@ -9,9 +9,9 @@ from api.app import create_app
 from api.common.asking import ASKING, OPERATOR, Asking
 from api.http import authentication
 from api.store.audit import AuditLog, note_change
-from api.store.bodies import Body
 from api.store.clusters import ClusterStore
 from api.store.database import Store
+from api.store.texts import Body
 from solver.pool import WorkerPool
 from tests.api.asking import JSON, post
 from tests.api.conftest import SETTINGS
