@@ -142,10 +142,10 @@ class _Search:
     def _cores(self) -> Iterator[Core]:
         """Cores from narrow to wide, none where the gap is closed. The last holds everything that can still matter."""
         structure = self._structure
-        if structure.copies.sum() < _FEW_BLOCKS:
+        reduced = None if structure.copies.sum() < _FEW_BLOCKS else self._priced()
+        if reduced is None:
             yield whole_core(structure)
             return
-        reduced = self._priced()
         extra = _FIRST_EXTRA
         for attempt in itertools.count():
             if self._is_done():
@@ -159,8 +159,8 @@ class _Search:
             yield build_core(structure, reduced, enough if is_last else narrow)
             extra *= _WIDENING
 
-    def _priced(self) -> ReducedCosts:
-        """Reduced costs at good prices, after rounding what blocks choose at them."""
+    def _priced(self) -> ReducedCosts | None:
+        """Reduced costs at good prices, after rounding what blocks choose at them; None where there are no prices."""
         structure = self._structure
         without = np.zeros(structure.limit.size)
         reduced = reduced_costs(structure, without)
@@ -171,9 +171,9 @@ class _Search:
             self._take(favourites)
             return reduced
         left_s = max(_LEAST_TIME_S, self._options.time_limit_s - self._feed.elapsed_s())
-        dual = solve_relaxation(structure, left_s) if structure.cost.size <= _LINEAR else None
-        if dual is not None:
-            return self._rounded(dual)
+        if structure.cost.size <= _LINEAR:
+            linear = solve_relaxation(structure, left_s)
+            return None if linear is None else self._rounded(linear)
         guess = None if self._options.prices is None else self._options.prices[structure.rows]
         lacking = _DUAL_SHARE * self._options.relative_gap
         dual = maximise_dual(structure, guess, self._must_stop, lacking)

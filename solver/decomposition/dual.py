@@ -23,6 +23,7 @@ from stowplan.arrays import FloatMatrix, FloatVector, IntVector, Mask
 # In units of the mean absolute cost. From a good start the early, blunt stages would only lose it.
 _FIRST_TEMPERATURE = 0.3
 _WARM_TEMPERATURE = 0.01
+_SAMPLED_TEMPERATURE = 0.003
 _LAST_TEMPERATURE = 1e-5
 _COOLING = 0.3
 _NEWTON_STEPS = 12
@@ -31,8 +32,9 @@ _LEAST_DAMPING = 1e-9
 _DAMPING_FACTOR = 10.0
 # Relative gain of a step below which the next temperature has more to give.
 _SMALL_GAIN = 1e-8
-# Classes of a sample, and how many more there must be for it to pay.
+# Fewest classes of a sample, one in how many it has otherwise, and how many more there must be for it to pay.
 _SAMPLE = 400
+_SAMPLED_SHARE = 16
 _WORTH_SAMPLING = 3
 _SAMPLE_GAP = 1e-3
 # Weight relative to the best choice of its class below which an option does not bend the dual.
@@ -98,14 +100,17 @@ def maximise_dual(
 
     `stop` is asked between steps and ends it early. `temperature` is that of a start from where it has been before.
     """
+    warm = _WARM_TEMPERATURE
     if start is None and problem.copies.size > _WORTH_SAMPLING * _SAMPLE:
-        classes = np.sort(np.random.default_rng(0).choice(problem.copies.size, _SAMPLE, replace=False))
+        size = max(_SAMPLE, problem.copies.size // _SAMPLED_SHARE)
+        classes = np.sort(np.random.default_rng(0).choice(problem.copies.size, size, replace=False))
         start = maximise_dual(problem.sampled(classes), None, stop, _SAMPLE_GAP).multipliers
+        warm = _SAMPLED_TEMPERATURE
     oracle = _SmoothOracle(problem)
     scale = float(np.abs(problem.cost).mean()) or 1.0
     point = np.zeros(problem.limit.size) if start is None else np.maximum(start, 0.0)
     if temperature is None:
-        temperature = scale * (_FIRST_TEMPERATURE if start is None else _WARM_TEMPERATURE)
+        temperature = scale * (_FIRST_TEMPERATURE if start is None else warm)
     while True:
         here = _newton(oracle, point, temperature, stop)
         point, temperature = here.point, temperature * _COOLING
