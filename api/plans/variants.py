@@ -95,7 +95,8 @@ def read_variants(text: VariantsText, monitor: SolveMonitor) -> tuple[ReadVarian
     """
     asked = read_document(WHAT_IF_BODY, text.body)
     with located("/base"):
-        body, snapshot = _stored(text.request)
+        # Variants change the document.
+        body, snapshot = _stored_document(text.request)
         request = check_request(body, snapshot, text.settings).required()
     read = []
     for k, document in enumerate(asked.variants):
@@ -129,8 +130,11 @@ def planned(text: PlanText) -> Planned:
 def _stored(text: str) -> tuple[PlanBodyDoc, Snapshot]:
     """A stored request has its snapshot, and entries of its own where it has a calendar."""
     plain = plain_request(text.encode())
-    if plain is not None:
-        return plain.body, plain.snapshot
+    return _stored_document(text) if plain is None else (plain.body, plain.snapshot)
+
+
+def _stored_document(text: str) -> tuple[PlanBodyDoc, Snapshot]:
+    """The same, with the snapshot in the body."""
     body = read_document(PLAN_BODY, text.encode())
     if not isinstance(body.snapshot, SnapshotDoc):
         raise TypeError("a stored request has its snapshot in it")

@@ -55,8 +55,10 @@ Of a job of which it is not known how much is left a guess is planned, see `inst
 `goodput`: one interval, in which w_i e_s are Sia's utilities and penalties, in its sense: Sia's program, and its plan.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
+
+import numpy as np
 
 from models.allocation.horizon.assembly import assemble
 from models.allocation.horizon.check import horizon_violations
@@ -66,6 +68,7 @@ from models.allocation.horizon.instance import HorizonInstance, horizon_instance
 from models.allocation.horizon.outlook import Outlook
 from models.allocation.horizon.parameters import HorizonObjective, HorizonParameters
 from models.allocation.horizon.search import Search
+from models.allocation.long_waits import wait_warnings
 from models.allocation.parallel_plan_check import parallel_plan_violations
 from models.allocation.sia.check import allocation_violations
 from models.allocation.sia.extraction import slower_jobs
@@ -82,7 +85,7 @@ from solver.options import SolveOptions
 from solver.problem import MatrixProblem
 from solver.registry import AUTO
 from solver.result import SolveResult
-from stowplan.arrays import FloatVector
+from stowplan.arrays import FloatVector, IntVector
 from stowplan.errors import Issue
 
 # What stands for the search; other solvers get the whole program.
@@ -127,8 +130,19 @@ class HorizonFormulation(Formulation):
         with clock.phase("place"):
             plan, self.outlook = extract_plan(self.instance, incumbent, self._rent)
             chosen = chosen_configurations(self.instance, incumbent)
-            self.warnings = (*self.instance.sia.warnings, *slower_jobs(self.instance.sia, chosen, plan))
+            self.warnings = (
+                *self.instance.sia.warnings,
+                *slower_jobs(self.instance.sia, chosen, plan),
+                *self._long_waits(chosen),
+            )
             return plan
+
+    def _long_waits(self, chosen: IntVector) -> Iterator[Issue]:
+        """Warn of jobs that may wait no more, and have nothing in configuration `chosen` (J,)."""
+        longest_s = self.instance.parameters.longest_wait_s
+        left_out = np.flatnonzero((self.instance.late > 0) & (chosen < 0)).tolist()
+        if left_out and longest_s is not None:
+            yield from wait_warnings(self.instance.jobs, left_out, longest_s)
 
     def violations(self, plan: Plan, objective: float) -> list[Issue]:
         """Faults of the placement, of the schedules behind it, of the objective, and of what jobs are said to reach."""

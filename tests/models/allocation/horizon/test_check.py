@@ -63,6 +63,7 @@ def test_who_has_waited_for_too_long_comes_first() -> None:
     both = replace(old, jobs=(replace(short, age_s=30_000.0), old.jobs[1]))
     formulation, plan, objective = solved(both)
     assert [term.term for term in plan.score].count("long_wait") == 1
+    assert [issue.code for issue in formulation.warnings] == ["waits_too_long"]
     assert formulation.violations(plan, objective) == []
     hidden = replace(plan, score=tuple(term for term in plan.score if term.term != "long_wait"))
     assert {issue.code for issue in formulation.violations(hidden, objective)} == {"score_terms"}
