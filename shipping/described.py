@@ -6,12 +6,16 @@ below `/raw/main/` there. Without it links stay as text and pictures are left ou
 """
 
 import os
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from setuptools.command.egg_info import egg_info
 
-from shipping.links import relinked
+# Builders load this file alone, from wherever they are.
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+from shipping.links import relinked  # noqa: E402
 
 
 def described(text: str, home: str | None, files: str | None = None) -> str:
