@@ -15,7 +15,7 @@ from setuptools.command.egg_info import egg_info
 
 # Builders load this file alone, from wherever they are.
 sys.path.append(str(Path(__file__).resolve().parents[1]))
-from shipping.links import relinked  # noqa: E402
+from shipping.links import relinked
 
 
 def described(text: str, home: str | None, files: str | None = None) -> str:
