@@ -7,7 +7,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def without_collection() -> Iterator[None]:
-    """Let nobody look for cycles: reading makes many objects and no cycle, and the search took a third of its time."""
+    """Let nobody look for cycles: reading makes many objects and no cycle, and the search took a third of its time.
+
+    Threads that do this beside one another may end it for one another, and never for good.
+    """
     before = gc.isenabled()
     gc.disable()
     try:

@@ -16,6 +16,7 @@ settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable" if os.environ.get("CI") else "shared")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with what is slow: a long test at the end would leave all workers but one with nothing to do.
 
@@ -25,6 +26,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         When a training lies where `make test` does not look for one: to collect all tests takes a minute.
     """
     for item in items:
+        # They need what trainings need, and `make test` looks there for trainings alone.
+        if item.nodeid.startswith("tests/executor/trainer/"):
+            item.add_marker("training")
         if item.get_closest_marker("training") and not item.nodeid.startswith("tests/executor/"):
             raise pytest.UsageError(f"{item.nodeid}: trainings lie in tests/executor")
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)

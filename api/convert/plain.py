@@ -90,7 +90,7 @@ def plain_request(text: bytes) -> PlainRequest | None:
         body = PLAN_BODY.validate_json(rest)
         written = _written(document)
         return PlainRequest(body=body, text=written, id=snapshot_id(written), snapshot=_built(document))
-    except (msgspec.DecodeError, ValidationError, InputError):
+    except (msgspec.DecodeError, RecursionError, ValidationError, InputError):
         return None
 
 
@@ -98,7 +98,7 @@ def plain_snapshot(text: bytes) -> Snapshot | None:
     """Read the document of a snapshot as it was written here; None when it is not plain."""
     try:
         return _built(_DEFAULTS_FILLED.decode(text)) if _has_plain_names(text) else None
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None
 
 

@@ -19,7 +19,7 @@ from api.store.texts import Body, PlanInput
 from models.workload import Snapshot
 from solver.monitor import SolveMonitor
 from stowplan.errors import InputError, Issue, Severity
-from stowplan.garbage import collected_later
+from stowplan.collection import without_collection
 
 READ_PLAN = f"{__name__}:read_plan"
 VALIDATE_PLAN = f"{__name__}:validate_plan"
@@ -54,7 +54,7 @@ def read_plan(text: RequestText, monitor: SolveMonitor) -> ReadPlan | Lacking:
     InputError
         When the request is wrong.
     """
-    with collected_later():
+    with without_collection():
         found = _read_plan(text, monitor)
     if isinstance(found, Lacking):
         return found

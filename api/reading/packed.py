@@ -17,7 +17,7 @@ from models.policy import Parameters
 from models.workload import Snapshot
 from solver.monitor import SolveMonitor
 from solver.options import SolveOptions
-from stowplan.garbage import collected_later
+from stowplan.collection import without_collection
 
 # By the hash of its text: the last one that this process has read, until it is wanted.
 _kept: dict[str, Snapshot] = {}
@@ -70,5 +70,5 @@ def _read(body: Body) -> Snapshot:
     if kept is not None:
         return kept
     text = body.text.encode()
-    with collected_later():
+    with without_collection():
         return plain_snapshot(text) or snapshot_from_document(SNAPSHOT.validate_json(text))

@@ -51,6 +51,7 @@ _JOBS = [
         "performance": {"kind": "throughput_table", "entries": [{"gpu_type": "a", "num_gpus": 1, "value": -0.0}]},
     },
 ]
+_DEEP = b'{"policy":"gang","snapshot":' + b"[" * 3000 + b"]" * 3000 + b"}"
 _REQUEST: dict[str, Any] = {
     "policy": "sia",
     "snapshot": {
@@ -159,7 +160,7 @@ def test_spaces_and_colons_change_nothing() -> None:
     assert _plainly(text) == _by_documents(text)
 
 
-@pytest.mark.parametrize("text", [b"", b"{", b"[]", b'"\xff"', _text(_REQUEST)[:-1], _text(_REQUEST) + b"x"])
+@pytest.mark.parametrize("text", [b"", b"{", b"[]", b'"\xff"', _text(_REQUEST)[:-1], _text(_REQUEST) + b"x", _DEEP])
 def test_what_is_no_request_is_left_to_who_says_why(text: bytes) -> None:
     assert plain_request(text) is None
     with pytest.raises((StowplanError, ValidationError)):
