@@ -18,8 +18,8 @@ from api.store.snapshots import ResolvedSnapshot
 from api.store.texts import Body, PlanInput
 from models.workload import Snapshot
 from solver.monitor import SolveMonitor
-from stowplan.errors import InputError, Issue, Severity
 from stowplan.collection import without_collection
+from stowplan.errors import InputError, Issue, Severity
 
 READ_PLAN = f"{__name__}:read_plan"
 VALIDATE_PLAN = f"{__name__}:validate_plan"
