@@ -37,7 +37,7 @@ def generate(folder: Path) -> None:
     told = [f"--path={PATH}", f"--config={config}", f"--output-path={folder / NAME}", "--meta=none"]
     command = [sys.executable, "-m", "openapi_python_client", "generate", *told, "--fail-on-warning"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
-    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def comparable(plan: Any) -> dict[str, Any]:
@@ -67,8 +67,8 @@ def test_a_generated_client_is_told_what_ours_is(
         again = client.plans.solve(cast("d.PlanBody", request), timeout_s=120)
         assert again["id"] != plan.id
         assert again["allocations"] == ours["allocations"]
-        listed = plans["list_plans"](client=theirs, limit=2)
-        assert [found.id for found in listed.plans] == [again["id"], plan.id]
+        listed = [found.id for found in plans["list_plans"](client=theirs).plans]
+        assert [name for name in listed if name in (again["id"], plan.id)] == [again["id"], plan.id]
 
         wrong = changed(request, "/snapshot/cluster/nodes/1/gpu_type", "b")
         problem = plans["create_plan"](client=theirs, body=models.SiaPlanBody.from_dict(wrong))
