@@ -248,7 +248,7 @@ def test_the_map_by_mouse_keys_and_table(visit: Visit, service: httpx.Client, pl
 
 
 def test_the_figure_of_a_plan_is_asked_for_with_the_token(visit: Visit, plans: Mapping[str, str]) -> None:
-    page = visit.go("plans", plans["arnold"], "figure")
+    page = visit.go("plans", plans["sia"], "figure")
     picture = page.get_by_role("img", name=re.compile("coloured by job"))
     picture.wait_for()
     assert picture.evaluate("it => it.decode().then(() => it.naturalWidth)") > 100
