@@ -382,6 +382,18 @@ def test_tokens_and_who_changed_what(visit: Visit, plans: Mapping[str, str]) -> 
     expect(changes).to_contain_text("Nothing by nobody.")
 
 
+def test_older_changes_follow(visit: Visit, service: httpx.Client) -> None:
+    """More than a page holds, of one request id, as clients may send it."""
+    for _ in range(55):
+        made = service.post("/v1/tokens", json={"client": "many", "role": "viewer"}, headers={"X-Request-Id": "again"})
+        assert made.is_success
+    changes = visit.go("access", title="Access").get_by_role("region", name="What was changed")
+    rows = changes.get_by_role("row")
+    expect(rows).to_have_count(51)
+    changes.get_by_role("button", name="Older ones").click()
+    expect(rows.nth(54)).to_be_visible()
+
+
 def test_a_role_that_is_not_enough_is_told(browser: Browser, service: httpx.Client) -> None:
     """A viewer sees plans; what needs more says so, and what is shown stays."""
     made = post(service, "/v1/tokens", {"client": "guest", "role": "viewer"})
