@@ -105,7 +105,8 @@ class Purged:
 def purge(database: Database, keep: Retention, now_s: float, stopping: Callable[[], bool] = lambda: False) -> Purged:
     """Delete what is older than it is kept, a few rows a transaction, until nothing is left or `stopping`.
 
-    What is not final stays, whatever its age, and so do calendars, calibrations and forecasters, which have names.
+    What is not final stays, whatever its age, but for deployments that no service looks after; and so do calendars,
+    calibrations and forecasters, which have names.
     """
     purged = Purged()
     before_s, told_before_s = now_s - keep.age_s, now_s - keep.deployments_age_s
