@@ -1,10 +1,10 @@
 """Which deployment has which GPUs, by the hosts at which they are reached."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from executor.deployment import Deployment
-from executor.host_gpus import gpus_by_host, host_of
+from executor.host_gpus import LOCALHOST, gpus_by_host, host_of
 from executor.lifecycle import Phase
 from executor.spares import moved
 from executor.supervision import Supervisor
@@ -32,6 +32,12 @@ def holders_of(who: str, supervisor: Supervisor) -> Iterator[Holder]:
     if state.fallback is not None:
         gpus = gpus_by_host(supervisor.deployment(state.fallback))
         yield Holder(gpus=gpus, what=f"is kept for {who} until its new plan has written a checkpoint")
+
+
+def seen_from(here: str, holder: Holder, there: str) -> Holder:
+    """What was told on one machine with all names that its GPUs have on another, or the same; both by host names."""
+    gpus = frozenset((there if host == LOCALHOST else host, gpu) for host, gpu in holder.gpus)
+    return replace(holder, gpus=gpus | {(LOCALHOST, gpu) for host, gpu in gpus if host == here})
 
 
 def taken_gpus(deployment: Deployment, holders: Sequence[Holder]) -> list[Issue]:

@@ -40,6 +40,7 @@ from executor.handover import ask, call_off, handed_step
 from executor.host_gpus import preparation_beside
 from executor.launch.base import LaunchBackend, LaunchError, RunState, RunStatus
 from executor.lifecycle import Cause, DeploymentState, DeploymentStatus, Fault, Launch, Phase, PhaseError, Run
+from executor.locks import locked
 from executor.outcome import WRONG_INPUT
 from executor.records import read_record, write_record
 from executor.run_files import GO_FILE, STOP_FILE, Preparation
@@ -68,13 +69,11 @@ def _alone(method: Method) -> Method:
     """Let one process or thread at a time change a deployment."""
 
     @wraps(method)
-    def locked(self: "Supervisor", *args: Any, **kwargs: Any) -> Any:
-        self.root.mkdir(parents=True, exist_ok=True)
-        with (self.root / _LOCK).open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+    def alone(self: "Supervisor", *args: Any, **kwargs: Any) -> Any:
+        with locked(self.root / _LOCK):
             return method(self, *args, **kwargs)
 
-    return cast("Method", locked)
+    return cast("Method", alone)
 
 
 class Supervisor:

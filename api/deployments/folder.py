@@ -1,5 +1,6 @@
 """The folder of a service's deployments: which there are, and what knows each of them.
 
+<deployments>/claims.lock          held while somebody looks who has what, and starts or changes a deployment
 <deployments>/<id>/request.json     job, backend, and the projections that gave its plans
 <deployments>/<id>/...              what `executor.supervision` keeps
 """
@@ -7,6 +8,7 @@
 import logging
 import re
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -15,11 +17,12 @@ from api.common.errors import NotFoundError
 from api.deployments.present import DeploymentRequest
 from executor.launch.backends import launch_backend
 from executor.lifecycle import DeploymentState, Run
+from executor.locks import locked
 from executor.supervision import Supervisor
 from stowplan.errors import StowplanError
 
 REQUEST = "request.json"
-_STATE = "state.json"
+_STATE, _CLAIMS = "state.json", "claims.lock"
 _ID = re.compile(r"deployment-[\w-]+")
 _logger = logging.getLogger("stowplan.api.deployments.folder")
 
@@ -30,6 +33,10 @@ class DeploymentFolder:
     def __init__(self, root: Path, measured: Callable[[Run], None]) -> None:
         self.root = root
         self._measured = measured
+
+    def claims(self, *, waits: bool = True) -> AbstractContextManager[bool]:
+        """Let nobody else, of any service, start or change a deployment of the folder, or tell of one; see `locked`."""
+        return locked(self.root / _CLAIMS, waits=waits)
 
     def ids(self) -> list[str]:
         """Deployments that were started; a folder that lacks its request is none of this service."""

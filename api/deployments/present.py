@@ -3,6 +3,9 @@
 import socket
 from collections.abc import Mapping
 
+from pydantic import ValidationError
+
+from api.common.errors import StoreError
 from api.common.times import time_of
 from api.convert.parallel_plan import plan_to_document
 from api.deployments.choice import Choice
@@ -82,8 +85,20 @@ def deployment_document(
 
 
 def told_document(known: KnownDeployment) -> DeploymentDoc:
-    """One that another service has told of; where that one is gone, nobody knows what its ranks do."""
-    document = DeploymentDoc.model_validate_json(known.told.document)
+    """One that another service has told of; where that one is gone, nobody knows what its ranks do.
+
+    Raises
+    ------
+    StoreError
+        When a service of another version has told what this one cannot read.
+    """
+    try:
+        document = DeploymentDoc.model_validate_json(known.told.document)
+    except ValidationError as error:
+        raise StoreError(
+            f"what the service on {known.told.host} has told of {known.told.id} cannot be read here; let all services "
+            f"on the database be of one version: {error}"
+        ) from error
     if known.is_over or known.is_there:
         return document
     detail = (

@@ -9,7 +9,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -19,7 +19,6 @@ from api.common.errors import (
     NotFoundError,
     NothingDeployedError,
     StorageFullError,
-    StoreError,
 )
 from api.common.settings import Settings
 from api.deployments.allowed import refuse_forbidden, refuse_forbidden_files, refuse_foreign_hosts
@@ -48,7 +47,7 @@ from executor.gpu_holders import Holder, holders_of, taken_gpus
 from executor.host_gpus import gpus_by_host
 from executor.launch.agent import log_file
 from executor.launch.backends import launch_backend
-from executor.lifecycle import DeploymentState, Phase, Run
+from executor.lifecycle import Phase, Run
 from executor.records import write_text
 from executor.supervision import Supervisor
 from stowplan.errors import InputError, StowplanError
@@ -115,7 +114,7 @@ class Deployments:
         refuse_forbidden(body, deployment, self._settings)
         id_ = f"deployment-{uuid.uuid4().hex}"
         folder = own.root / id_
-        with self._lock, _room_in(own.root):
+        with self._lock, _room_in(own.root), own.claims():
             self._refuse_conflicts(body, body.job_id, deployment)
             request = DeploymentRequest(job_id=body.job_id, backend=body.launch.backend).after(choice)
             try:
@@ -125,12 +124,13 @@ class Deployments:
                 keep_cluster(choice, folder)
                 supervisor = own.supervisor(id_)
                 supervisor.deploy(deployment)
-            except (StowplanError, OSError):
+            except BaseException:
+                # Whatever it is: a claim that is left would keep all services from the job and its GPUs.
                 shutil.rmtree(folder, ignore_errors=True)
                 self._forget(id_)
                 raise
-        # Whoever is answered may ask another service next.
-        self._tell(id_, request, supervisor, supervisor.state())
+            # Whoever is answered may ask another service next.
+            self._tell(own, id_, supervisor)
         return self.deployment(id_)
 
     def deployment(self, deployment_id: str) -> DeploymentDoc:
@@ -156,7 +156,7 @@ class Deployments:
         own = self._with(deployment_id)
         request, supervisor = own.request(deployment_id), own.supervisor(deployment_id)
         folder = supervisor.root
-        with self._lock, _room_in(folder):
+        with self._lock, _room_in(folder), own.claims():
             present = supervisor.deployment()
             choice = choose(
                 *(body, request.job_id, present.model, self._planned, given_cluster(folder), set(present.plan.gpus)),
@@ -258,11 +258,12 @@ class Deployments:
         while not self._closing.wait(rest_s):
             rest_s = _ADVANCE_S
             try:
-                ids = own.ids()
-                for id_ in ids:
+                for id_ in own.ids():
                     rest_s = min(rest_s, self._advance(own, id_))
-                if is_first and self._sharing is not None:
-                    self._sharing.forget_all_but(ids)
+                if self._sharing is not None:
+                    self._sharing.forget_left()
+                    if is_first:
+                        self._sharing.forget_all_but(own.ids)
                 is_first = False
             except Exception:
                 # Nobody else looks after them: the next round may find what is wrong now in order.
@@ -278,7 +279,10 @@ class Deployments:
             if id_ in self._wanted and not (state.phase.final or state.phase is Phase.STOPPING):
                 supervisor.stop()
             self._keep_lease(id_, supervisor, state.phase)
-            if self._tell(id_, request, supervisor, state):
+            with own.claims(waits=False) as is_free:
+                # Who changes something now has said so, which must stand until it can be seen here.
+                is_ours = is_free and self._tell(own, id_, supervisor)
+            if is_ours:
                 self._feedback.read(request.job_id, supervisor.root)
             return supervisor.rest_s(state)
         except Exception:
@@ -286,10 +290,11 @@ class Deployments:
             _logger.exception("%s cannot be looked after", id_)
             return _ADVANCE_S
 
-    def _tell(self, id_: str, request: DeploymentRequest, supervisor: Supervisor, state: DeploymentState) -> bool:
-        """Tell other services of a deployment; whether none of them looks after it as well."""
+    def _tell(self, own: DeploymentFolder, id_: str, supervisor: Supervisor) -> bool:
+        """Tell other services of a deployment as it is now, under `claims`; whether none of them looks after it too."""
         if self._sharing is None:
             return True
+        request, state = own.request(id_), supervisor.state()
 
         def look() -> tuple[DeploymentDoc, Sequence[Holder]]:
             document = deployment_document(id_, request, supervisor, supervisor.status())
@@ -299,9 +304,7 @@ class Deployments:
 
     def _forget(self, id_: str) -> None:
         if self._sharing is not None:
-            with suppress(StoreError):
-                # Else it is forgotten when the service starts.
-                self._sharing.forget(id_)
+            self._sharing.forget(id_)
 
     def _keep_lease(self, id_: str, supervisor: Supervisor, phase: Phase) -> None:
         """Hold the lease of a deployment until it is over, so that no command looks after it, too."""

@@ -4,13 +4,12 @@ Its own are looked at in their folders and nowhere else: the database has what w
 folders it can say how far they are, and ask for their end; all else takes the service that has the folder.
 """
 
-import fcntl
 import json
 import logging
 import socket
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,9 +19,9 @@ from api.schemas.deployment import DeploymentDoc
 from api.store.connection import Database
 from api.store.deployments import DeploymentStore, KnownDeployment, ToldDeployment
 from api.store.leases import Leases
-from executor.gpu_holders import Holder
-from executor.host_gpus import LOCALHOST
+from executor.gpu_holders import Holder, seen_from
 from executor.lifecycle import DeploymentState
+from executor.locks import locked
 from executor.records import write_text
 
 # How often steps are told; what changes otherwise is told at once.
@@ -51,6 +50,8 @@ class DeploymentSharing:
         self._folder = folder
         self._host = socket.gethostname()
         self._said: dict[str, _Said] = {}
+        # What there is no more, and could not be forgotten yet.
+        self._left: set[str] = set()
         # Not before, since the database is away.
         self._again_s = 0.0
 
@@ -98,22 +99,39 @@ class DeploymentSharing:
             try:
                 is_ours = self._store.tell(told, is_over=state.phase.final)
             except StoreError as error:
-                # To find out takes seconds, in which nobody looks after the others.
-                self._again_s = time.monotonic() + _AGAIN_S
-                _logger.warning("other services are not told of %s: %s", id_, error)
+                self._is_away("other services are not told of", id_, error)
                 return is_ours
         self._said[id_] = _Said(state=state, until_s=now_s + _NEWS_S, document=document, is_ours=is_ours)
         return is_ours
 
     def forget(self, id_: str) -> None:
-        """There is no such deployment any more."""
+        """There is no such deployment any more; where the database is away, `forget_left` says so later."""
         self._said.pop(id_, None)
-        self._store.forget([id_])
+        self._left.add(id_)
+        self.forget_left()
 
-    def forget_all_but(self, ids: Collection[str]) -> None:
+    def forget_left(self) -> None:
+        """Forget what could not be forgotten before: a claim would be in everybody's way until this service ends."""
+        left = frozenset(self._left)
+        if not left or time.monotonic() < self._again_s:
+            return
+        try:
+            self._store.forget(left)
+        except StoreError as error:
+            self._is_away("other services go on to know of", ", ".join(sorted(left)), error)
+        else:
+            self._left.difference_update(left)
+
+    def forget_all_but(self, ids: Callable[[], Sequence[str]]) -> None:
         """Forget what was told of this folder, and is not in it any more."""
         place = self._place()
-        if place is not None and (gone := set(self._store.ids(place)) - set(ids)):
+        if place is None:
+            return
+        # The folder second: what is started meanwhile stands there before it is told.
+        told = set(self._store.ids(place))
+        if gone := told - set(ids()):
+            for id_ in gone:
+                self._said.pop(id_, None)
             self._store.forget(gone)
 
     def known(self, id_: str) -> KnownDeployment | None:
@@ -121,8 +139,14 @@ class DeploymentSharing:
         return self._store.known(id_)
 
     def elsewhere(self) -> list[DeploymentDoc]:
-        """All that lie in other folders, from the newest to the oldest."""
-        return [told_document(known) for known in self._store.elsewhere(self._place())]
+        """All that lie in other folders and can be read, from the newest to the oldest."""
+        found = []
+        for known in self._store.elsewhere(self._place()):
+            try:
+                found.append(told_document(known))
+            except StoreError as error:
+                _logger.warning("%s is not shown: %s", known.told.id, error)
+        return found
 
     def ask_stop(self, id_: str) -> None:
         """Ask the service that looks after it to stop it, now or when there is one again."""
@@ -136,11 +160,8 @@ class DeploymentSharing:
     def gpus_elsewhere(self, known: KnownDeployment) -> Iterator[Holder]:
         """Who has which GPUs of another deployment, by the hosts at which this service reaches them."""
         for holder in json.loads(known.told.holders):
-            gpus = frozenset((host, gpu) for host, gpu in holder["gpus"])
-            if known.told.host != self._host:
-                # Of another machine.
-                gpus = frozenset(gpu for gpu in gpus if gpu[0] != LOCALHOST)
-            yield Holder(gpus=gpus, what=holder["what"])
+            told = Holder(gpus=frozenset((host, gpu) for host, gpu in holder["gpus"]), what=holder["what"])
+            yield seen_from(self._host, told, known.told.host)
 
     def is_on_this_host(self, known: KnownDeployment) -> bool:
         """Whether its folder may be read here."""
@@ -159,13 +180,16 @@ class DeploymentSharing:
         assert self._folder is not None  # noqa: S101 - who has none has nothing to tell
         if (place := self._place()) is not None:
             return place
-        self._folder.mkdir(parents=True, exist_ok=True)
-        with (self._folder / _LOCK).open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with locked(self._folder / _LOCK):
             if (place := self._place()) is None:
                 place = uuid.uuid4().hex
                 write_text(self._folder / _PLACE, place)
         return place
+
+    def _is_away(self, what: str, ids: str, error: StoreError) -> None:
+        # To find out takes seconds, in which nobody looks after the others.
+        self._again_s = time.monotonic() + _AGAIN_S
+        _logger.warning("%s %s: %s", what, ids, error)
 
 
 def _text(holders: Sequence[Holder]) -> str:

@@ -6,13 +6,13 @@ is gone leaves its leases, which services of the same folder take: nobody else c
 """
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from sqlalchemy import Connection, Select, delete, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Select, delete, exists, insert, select, update
 
 from api.store.connection import Database
-from api.store.dialects.statements import FieldText, add_new
+from api.store.dialects.statements import FieldText, Now, add_new
 from api.store.leases import forget_lease, lease, living
 from api.store.tables import DEPLOYMENTS, LEASES
 
@@ -62,7 +62,7 @@ class DeploymentStore:
             refuse([each for each in others if each.is_there or not each.wants_end])
             changed = update(DEPLOYMENTS).where(DEPLOYMENTS.c.id == new.id).values(holders=new.holders)
             if not connection.execute(changed).rowcount:
-                connection.execute(insert(DEPLOYMENTS).values(**asdict(new)))
+                connection.execute(insert(DEPLOYMENTS).values(**asdict(new), told_at_s=Now()))
             _have(connection, self._database, new.id)
 
     def tell(self, told: ToldDeployment, *, is_over: bool) -> bool:
@@ -72,7 +72,7 @@ class DeploymentStore:
                 forget_lease(connection, told.id)
             elif not _have(connection, self._database, told.id):
                 return False
-            values = asdict(told)
+            values = {**asdict(told), "told_at_s": connection.scalar(select(Now()))}
             if not add_new(connection, DEPLOYMENTS, values):
                 connection.execute(update(DEPLOYMENTS).where(DEPLOYMENTS.c.id == told.id).values(**values))
         return True
@@ -120,13 +120,32 @@ _SHOWN = _QUERY.where(DEPLOYMENTS.c.document != _BEING_STARTED)
 def _known(connection: Connection, query: Select[Any]) -> list[KnownDeployment]:
     return [
         KnownDeployment(
-            told=ToldDeployment(**{column.name: row._mapping[column.name] for column in DEPLOYMENTS.c}),
+            told=ToldDeployment(**{field.name: row._mapping[field.name] for field in fields(ToldDeployment)}),
             is_over=row.owner is None,
             is_there=bool(row.is_there),
             wants_end=bool(row.wants_end),
         )
         for row in connection.execute(query)
     ]
+
+
+def old_deployments(before_s: float) -> Select[Any]:
+    """Ids of those that no service that lives looks after, and of which none has told anything since `before_s`."""
+    return select(DEPLOYMENTS.c.id).where(*_are_old(before_s))
+
+
+def delete_old_deployments(before_s: float, connection: Connection, ids: Sequence[str]) -> int:
+    """Delete those of `ids` that are old still: a service may have come back to its folder; how many these were."""
+    old = delete(DEPLOYMENTS).where(DEPLOYMENTS.c.id.in_(ids), *_are_old(before_s)).returning(DEPLOYMENTS.c.id)
+    gone = connection.scalars(old).all()
+    for id_ in gone:
+        forget_lease(connection, id_)
+    return len(gone)
+
+
+def _are_old(before_s: float) -> tuple[ColumnElement[bool], ...]:
+    is_looked_after = exists().where(LEASES.c.resource_id == DEPLOYMENTS.c.id, LEASES.c.owner.in_(living()))
+    return DEPLOYMENTS.c.told_at_s < before_s, ~is_looked_after
 
 
 def _have(connection: Connection, database: Database, id_: str) -> bool:

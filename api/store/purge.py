@@ -1,6 +1,7 @@
 """What is old goes: plans, what was compared and replayed, events, measurements; and its space is given back."""
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -16,6 +17,7 @@ from api.schemas.plan import PlanStatus
 from api.store.bodies import forget_bodies
 from api.store.connection import Database
 from api.store.database import delete_plans
+from api.store.deployments import delete_old_deployments, old_deployments
 from api.store.dialects.statements import FieldText
 from api.store.keys import forget_key
 from api.store.tables import (
@@ -48,6 +50,7 @@ class Retention:
     `age_s`: plans, comparisons, replays, stored snapshots, and reservations that are over. `num_plans`: of final plans
     the newest so many. `events_age_s`: what the solves of plans have told on their way. `metrics_age_s`: launches of
     jobs with their steps; `num_steps`: of a launch the newest so many. `audit_age_s`: entries of the audit log.
+    `deployments_age_s`: what was told of deployments that no service looks after.
     """
 
     age_s: float
@@ -56,6 +59,7 @@ class Retention:
     metrics_age_s: float
     num_steps: int
     audit_age_s: float
+    deployments_age_s: float
 
     @classmethod
     def of(cls, settings: Settings) -> "Retention":
@@ -67,6 +71,7 @@ class Retention:
             metrics_age_s=settings.keep_metrics_days * DAY_S,
             num_steps=settings.keep_steps,
             audit_age_s=settings.keep_audit_days * DAY_S,
+            deployments_age_s=settings.keep_deployments_days * DAY_S or math.inf,
         )
 
 
@@ -83,6 +88,7 @@ class Purged:
     launches: int = 0
     steps: int = 0
     audit_entries: int = 0
+    told_deployments: int = 0
 
     @property
     def told(self) -> str:
@@ -99,10 +105,11 @@ class Purged:
 def purge(database: Database, keep: Retention, now_s: float, stopping: Callable[[], bool] = lambda: False) -> Purged:
     """Delete what is older than it is kept, a few rows a transaction, until nothing is left or `stopping`.
 
-    What is not final stays, whatever its age, and so do calendars, calibrations and forecasters, which have names.
+    What is not final stays, whatever its age, but for deployments that no service looks after; and so do calendars,
+    calibrations and forecasters, which have names.
     """
     purged = Purged()
-    before_s = now_s - keep.age_s
+    before_s, told_before_s = now_s - keep.age_s, now_s - keep.deployments_age_s
     parts: tuple[tuple[str, Select[Any], Callable[[Connection, Sequence[Any]], int]], ...] = (
         ("plans", _older_plans(before_s), delete_plans),
         ("plans", _surplus_plans(keep.num_plans), delete_plans),
@@ -115,10 +122,15 @@ def purge(database: Database, keep: Retention, now_s: float, stopping: Callable[
         ("steps", _surplus_steps(STEPS, keep.num_steps), partial(_delete_steps, STEPS)),
         ("steps", _surplus_steps(WHOLE_STEPS, keep.num_steps), partial(_delete_steps, WHOLE_STEPS)),
         ("audit_entries", _older_entries(now_s - keep.audit_age_s), _delete_entries),
+        (
+            "told_deployments",
+            old_deployments(told_before_s).limit(_BATCH),
+            partial(delete_old_deployments, told_before_s),
+        ),
     )
     for name, old, delete_some in parts:
         while not stopping():
-            # Nobody waits while it looks for them: what is final stays so.
+            # Nobody waits while it looks for them: what is final stays so, and of deployments it is looked at again.
             with database.reading() as connection:
                 found = [tuple(row) if len(row) > 1 else row[0] for row in connection.execute(old)]
             if not found:

@@ -118,6 +118,7 @@ DEPLOYMENTS = Table(
     Column("host", String, nullable=False),
     Column("job_id", String, nullable=False, index=True),
     Column("started_at_s", Float, nullable=False),
+    Column("told_at_s", Float, nullable=False),
     Column("holders", Text, nullable=False),
     Column("document", Text, nullable=False),
 )

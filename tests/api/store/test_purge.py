@@ -12,16 +12,26 @@ from api.common.settings import Settings
 from api.schemas.plan import PlanStatus
 from api.store.audit import AuditLog
 from api.store.database import SnapshotRecord, Store
+from api.store.deployments import DeploymentStore, ToldDeployment, delete_old_deployments
 from api.store.keys import RequestKey
+from api.store.leases import lease, live
 from api.store.purge import DAY_S, Purged, Retention, purge
 from api.store.replays import ReplayStore
-from api.store.tables import AUDIT, BODIES, PLANS, REPLAYS, RESERVATIONS, RUNS, STEPS
+from api.store.tables import AUDIT, BODIES, DEPLOYMENTS, LEASES, PLANS, REPLAYS, RESERVATIONS, RUNS, STEPS
 from api.store.texts import Body, PlanInput
 from tests.api.store.test_database import RECORD, filled
 
 # 2026-01-01 in UTC; things of day k are k days younger.
 START_S = 1_767_225_600.0
-KEEP = Retention(age_s=1e9, num_plans=10**9, events_age_s=1e9, metrics_age_s=1e9, num_steps=10**9, audit_age_s=1e9)
+KEEP = Retention(
+    age_s=1e9,
+    num_plans=10**9,
+    events_age_s=1e9,
+    metrics_age_s=1e9,
+    num_steps=10**9,
+    audit_age_s=1e9,
+    deployments_age_s=1e9,
+)
 
 
 @pytest.fixture
@@ -176,3 +186,33 @@ def test_old_entries_of_the_audit_log_go_by_their_own_age(store: Store) -> None:
     assert purge(store, replace(KEEP, age_s=0.0), START_S + 4.5 * DAY_S) == Purged()
     assert purge(store, replace(KEEP, audit_age_s=3 * DAY_S), START_S + 4.5 * DAY_S) == Purged(audit_entries=2)
     assert [entry.resource for entry in AuditLog(store).page(9, None, None)] == ["4", "3", "2"]
+
+
+def test_what_was_told_of_deployments_goes_where_nobody_looks_after_them(store: Store) -> None:
+    told = {"place": "p", "host": "h", "job_id": "j", "started_at_s": START_S, "holders": "[]", "document": "{}"}
+    owners = {"over": None, "gone": "long ago", "runs": store.owner, "told": "long ago"}
+    with store.writing() as connection:
+        live(connection, store, 1)
+        for name, owner in owners.items():
+            at_s = START_S + (9 * DAY_S if name == "told" else 0.0)
+            connection.execute(insert(DEPLOYMENTS).values(id=name, told_at_s=at_s, **told))
+            if owner is not None:
+                lease(connection, store, name, "deployments")
+                connection.execute(update(LEASES).where(LEASES.c.resource_id == name).values(owner=owner))
+    assert purge(store, Retention.of(Settings()), START_S + 9 * DAY_S) == Purged()
+    keep = replace(KEEP, deployments_age_s=DAY_S)
+    assert purge(store, keep, START_S + 9 * DAY_S) == Purged(told_deployments=2)
+    with store.reading() as connection:
+        assert set(connection.scalars(select(DEPLOYMENTS.c.id))) == {"runs", "told"}
+        assert set(connection.scalars(select(LEASES.c.resource_id))) == {"runs", "told"}
+
+
+def test_what_is_told_of_again_meanwhile_stays(store: Store) -> None:
+    known = DeploymentStore(store)
+    known.tell(
+        ToldDeployment(id="back", place="p", host="h", job_id="j", started_at_s=START_S, holders="[]", document="{}"),
+        is_over=True,
+    )
+    with store.writing() as connection:
+        assert delete_old_deployments(START_S, connection, ["back"]) == 0
+    assert known.known("back") is not None

@@ -16,6 +16,7 @@ def upgrade() -> None:
         sa.Column("host", sa.String, nullable=False),
         sa.Column("job_id", sa.String, nullable=False, index=True),
         sa.Column("started_at_s", sa.Float, nullable=False),
+        sa.Column("told_at_s", sa.Float, nullable=False),
         sa.Column("holders", sa.Text, nullable=False),
         sa.Column("document", sa.Text, nullable=False),
     )
