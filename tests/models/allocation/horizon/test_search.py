@@ -89,7 +89,7 @@ def test_progress_gets_better(monkeypatch: pytest.MonkeyPatch) -> None:
     formulation = _formulated(Snapshot(cluster=cluster(node("n", 1), node("m", 1)), jobs=(*running, waiting)))
     result = formulation.solve(SolveOptions(solver="auto"), SolveMonitor(on_progress=told.append))
     incumbents = [progress for progress in told if progress.incumbent is not None]
-    objectives = [progress.objective for progress in incumbents]
+    objectives = [progress.objective for progress in incumbents if progress.objective is not None]
     assert len(objectives) > 1
     assert objectives == sorted(objectives, reverse=True)
     assert objectives[-1] == pytest.approx(result.objective)
