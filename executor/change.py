@@ -6,7 +6,7 @@ from enum import StrEnum
 from models.parallel_plan import ParallelPlan
 
 
-class Change(StrEnum):
+class RunChange(StrEnum):
     """start: of the first run. restart: of the same plan, after a fault or a stop. move: to other GPUs. rescale: to
     more GPUs or fewer. degrees: of the same number of GPUs, with another layout.
     """
@@ -18,25 +18,25 @@ class Change(StrEnum):
     DEGREES = "degrees"
 
 
-def change_between(before: ParallelPlan | None, after: ParallelPlan) -> Change:
+def change_between(before: ParallelPlan | None, after: ParallelPlan) -> RunChange:
     """Kind of the change from one plan to another; None: there was no run before."""
     if before is None:
-        return Change.START
+        return RunChange.START
     if before == after:
-        return Change.RESTART
+        return RunChange.RESTART
     if before.num_gpus != after.num_gpus:
-        return Change.RESCALE
-    return Change.MOVE if _layout(before) == _layout(after) else Change.DEGREES
+        return RunChange.RESCALE
+    return RunChange.MOVE if _layout(before) == _layout(after) else RunChange.DEGREES
 
 
-def restart_price_s(costs_s: Mapping[Change, float]) -> float | None:
+def restart_price_s(costs_s: Mapping[RunChange, float]) -> float | None:
     """What policies reckon that a job loses when it gets other GPUs; None where nothing was measured.
 
     They do not know yet to which, so it is the dearest of the changes. Before the first change it is what the job has
     needed to start: a change is hardly dearer.
     """
-    changes = [costs_s[kind] for kind in (Change.MOVE, Change.RESCALE, Change.DEGREES) if kind in costs_s]
-    return max(changes) if changes else costs_s.get(Change.RESTART, costs_s.get(Change.START))
+    changes = [costs_s[kind] for kind in (RunChange.MOVE, RunChange.RESCALE, RunChange.DEGREES) if kind in costs_s]
+    return max(changes) if changes else costs_s.get(RunChange.RESTART, costs_s.get(RunChange.START))
 
 
 def _layout(plan: ParallelPlan) -> object:

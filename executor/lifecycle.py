@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar
 
-from executor.change import Change
+from executor.change import RunChange
 from executor.launch.base import DeadRank, RunStatus
 from executor.movement import Movement
 from executor.stall import Stall
@@ -69,7 +69,7 @@ class Run:
     cost_s: float | None = None
     detail: str = ""
     stall: Stall | None = None
-    change: Change | None = None
+    change: RunChange | None = None
     movement: Movement | None = None
 
 
@@ -122,7 +122,7 @@ class DeploymentState:
         return self.runs[-1]
 
     @property
-    def costs_s(self) -> Mapping[Change, float]:
+    def costs_s(self) -> Mapping[RunChange, float]:
         """The newest measured cost of every kind of change; faults and waiting are no part of it."""
         return {run.change: run.cost_s for run in self.runs if run.change is not None and run.cost_s is not None}
 

@@ -1,14 +1,16 @@
 """Answers of functions, remembered: by the process, and on disk by all processes of a user, for the next ones.
 
 For functions that take long and whose answer depends on nothing but hashable arguments whose `repr` says all that
-`==` compares, such as frozen dataclasses of strings and numbers. What is on disk holds for the code of this room that
-wrote it, and for no other. It is a convenience: where it cannot be read or written, functions are asked.
+`==` compares, such as frozen dataclasses of strings and numbers, and on what catalogues say. What is on disk holds for
+the code that wrote it and the catalogue of the user's that it was written with, and for no other. It is a convenience:
+where it cannot be read or written, functions are asked.
 
 `STOWPLAN_CACHE` names the folder; empty: nothing is remembered on disk. Otherwise it is `stowplan` in the user's cache
 folder (`XDG_CACHE_HOME`, or `~/.cache`).
 """
 
 import hashlib
+import inspect
 import os
 import re
 import sqlite3
@@ -19,7 +21,9 @@ from functools import cache, lru_cache, wraps
 from pathlib import Path
 from typing import Any, ParamSpec, Protocol, TypeVar, get_type_hints
 
+from stowplan.catalogue import own_digest
 from stowplan.child_environment import CACHE_VARIABLE
+from topology.gpu_catalogue import find_product
 
 Arguments = ParamSpec("Arguments")
 Answer = TypeVar("Answer", covariant=True)
@@ -144,20 +148,20 @@ def _opened(folder: str) -> DiskMemory | None:
 
 @cache
 def _code() -> str:
-    """Digest of the sources of this room."""
-    room = Path(__file__).parent
+    """Digest of the sources and data files of this room and of what it knows of GPUs."""
     digest = hashlib.blake2b(digest_size=12)
-    for file in sorted(room.rglob("*.py")):
-        digest.update(f"{file.relative_to(room)}\0".encode() + file.read_bytes() + b"\0")
+    for room in (Path(__file__).parent, Path(inspect.getfile(find_product)).parent):
+        for file in sorted(path for path in room.rglob("*") if path.suffix in (".py", ".toml")):
+            digest.update(f"{file.relative_to(room.parent)}\0".encode() + file.read_bytes() + b"\0")
     return digest.hexdigest()
 
 
 def _key(name: str, arguments: tuple[Hashable, ...]) -> bytes | None:
-    """Digest of what is asked; None where an argument does not say what it is."""
+    """Digest of what is asked, with which catalogue of the user's; None where an argument does not say what it is."""
     text = repr(arguments)
     if _ADDRESS.search(text):
         return None
-    return hashlib.blake2b(f"{name}\0{text}".encode(), digest_size=24).digest()
+    return hashlib.blake2b(f"{name}\0{own_digest()}\0{text}".encode(), digest_size=24).digest()
 
 
 @cache

@@ -111,8 +111,13 @@ class SolveResult:
 
     @property
     def relative_gap(self) -> float | None:
-        """|objective - bound| / max(|objective|, 1e-10); None when either side is missing."""
-        if self.objective is None or self.bound is None:
-            return None
-        distance = max(0.0, self.sense.sign * (self.objective - self.bound))
-        return 0.0 if distance == 0.0 else distance / max(abs(self.objective), 1e-10)
+        """How far objective and bound are apart (`relative_gap_of`)."""
+        return relative_gap_of(self.sense, self.objective, self.bound)
+
+
+def relative_gap_of(sense: Sense, objective: float | None, bound: float | None) -> float | None:
+    """|objective - bound| / max(|objective|, 1e-10); None when either side is missing."""
+    if objective is None or bound is None:
+        return None
+    distance = max(0.0, sense.sign * (objective - bound))
+    return 0.0 if distance == 0.0 else distance / max(abs(objective), 1e-10)

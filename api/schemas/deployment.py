@@ -10,7 +10,7 @@ from api.schemas.base import MAX_BYTES, MAX_COUNT, MAX_ITEMS, Count, Document, N
 from api.schemas.model import TransformerDoc
 from api.schemas.parallel_plan import ParallelPlanDoc
 from api.schemas.snapshot import ClusterDoc
-from executor.change import Change
+from executor.change import RunChange
 from executor.data.sources import TokenType
 from executor.deployment import DEFAULT_PORT, MAX_PORT
 from executor.launch.backends import BACKENDS
@@ -365,7 +365,7 @@ class RunDoc(Document):
     """From the end of the last step before it, or its own launch where that was later, to its first step."""
     stall: StallDoc | None
     """Parts of that; null where it is not known, or an own training program does not tell."""
-    change: Change | None
+    change: RunChange | None
     """Kind of the change, when its cost is known."""
     movement: MovementDoc | None
     """What of the state moved; null where it came from a checkpoint."""
@@ -423,7 +423,7 @@ class DeploymentDoc(Document):
     """The run that they broke."""
     restart_cost_s: float | None
     """The newest measured cost of a change; plans of this job use it as its restart cost."""
-    change_costs_s: dict[Change, float]
+    change_costs_s: dict[RunChange, float]
     """The newest measured cost of every kind of change."""
     backend: str
     time_limit_s: float | None

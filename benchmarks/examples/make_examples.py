@@ -65,6 +65,7 @@ def examples() -> dict[str, Document]:
         "gang-queue": gang_example(),
         "gavel-paper": _gavel_paper(),
         "elasticflow-deadlines": _elasticflow_deadlines(),
+        "horizon-short-first": _horizon_short_first(),
     }
 
 
@@ -173,6 +174,32 @@ def _elasticflow_deadlines() -> Document:
                 job("admitted", 50_000, 3600.0),
                 job("too-much", 140_000, 3600.0),
                 job("no-deadline", 0, None),
+            ],
+        },
+        "options": {"relative_gap": 0.0},
+    }
+
+
+def _horizon_short_first() -> Document:
+    def job(name: str, samples: float, **also: object) -> Document:
+        columns, speeds = [("a100", n) for n in (1, 2, 4, 8)], [10, 18, 30, 45]
+        table = {**_table("throughput_table", zip(columns, speeds, strict=True)), "batch_size": 1}
+        return {"id": name, "performance": table, "remaining_iterations": samples, **also}
+
+    running: Document = {"current": {"a100-1": [0, 1, 2, 3]}, "restart_cost_s": 300.0}
+    return {
+        "title": "What is short goes first, what costs a restart stays",
+        "description": "Jobs on one node of eight A100 that do 10, 18, 30 and 45 samples/s on 1, 2, 4 and 8 GPUs. One "
+        "runs on four GPUs, and loses five minutes with a change; two are short and start beside it; one is long, and "
+        "waits: what its start now would cost the others is said, and when it is planned.",
+        "policy": "horizon",
+        "snapshot": {
+            "cluster": {"gpu_types": [_GPU_TYPES["a100"]], "nodes": [_node("a100-1", "a100", 8)]},
+            "jobs": [
+                job("runs", 20_000, **running),
+                job("short", 3_000, min_gpus=2),
+                job("shorter", 1_500, min_gpus=2),
+                job("long", 90_000, min_gpus=4),
             ],
         },
         "options": {"relative_gap": 0.0},

@@ -12,6 +12,7 @@ from benchmarks.suite.cases.arnold import arnold_cases
 from benchmarks.suite.cases.elasticflow import elasticflow_cases
 from benchmarks.suite.cases.gang import gang_cases
 from benchmarks.suite.cases.gavel import gavel_cases
+from benchmarks.suite.cases.horizon import horizon_cases
 from benchmarks.suite.cases.planners import planner_cases
 from benchmarks.suite.cases.sia import sia_cases
 from benchmarks.suite.cases.suika import suika_cases
@@ -33,6 +34,7 @@ SUITES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "gang*/fifo/64x40",
             "gavel*/fair/96",
             "elasticflow*/96",
+            "horizon/running/64x20",
             "grid/a100-40gb/2",
             "exhaustive/a100-40gb/2",
             "incremental/a100-40gb/2",
@@ -54,6 +56,7 @@ SUITES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "gang": ("gang/*", "gang-ilp/*"),
         "gavel": ("gavel/*", "gavel-ilp/*"),
         "elasticflow": ("elasticflow/*", "elasticflow-ilp/*"),
+        "horizon": ("horizon/*",),
         "planners": ("grid/*", "exhaustive/*", "incremental/*"),
         "full": ("*",),
     }
@@ -69,6 +72,7 @@ _WARM_UP: Mapping[str, str] = MappingProxyType(
         **{name: f"{name}/fifo/64x40" for name in ("gang", "gang-ilp")},
         **{name: f"{name}/fair/96" for name in ("gavel", "gavel-ilp")},
         **{name: f"{name}/96" for name in ("elasticflow", "elasticflow-ilp")},
+        "horizon": "horizon/running/64x20",
         **{name: f"{name}/a100-40gb/2" for name in ("grid", "exhaustive", "incremental")},
     }
 )
@@ -79,7 +83,7 @@ def all_cases() -> Mapping[str, Case]:
     """Every case that can be made on this machine, by name."""
     kinds = (
         *(sia_cases(), arnold_cases(), ahead_cases(), arena_cases(), suika_cases()),
-        *(gang_cases(), gavel_cases(), elasticflow_cases(), planner_cases()),
+        *(gang_cases(), gavel_cases(), elasticflow_cases(), horizon_cases(), planner_cases()),
     )
     return MappingProxyType({case.name: case for cases in kinds for case in cases})
 

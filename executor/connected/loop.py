@@ -33,7 +33,7 @@ def decisions(
         if step is not None:
             again_s = due_s()
             if again_s is not None:
-                cluster.wake_at(again_s)
+                controller.wake_also(again_s)
             yield step
         elif cluster.needs_new_controller:
             cluster.take_over()

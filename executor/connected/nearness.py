@@ -10,9 +10,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from executor.connected.planning import verify_placed
 from executor.control.controller import Planner
 from models.placement.nodes import nearest_nodes
-from models.plan import Change, JobAllocation, PlanOutcome, PlanRequest, UnplacedJob
+from models.plan import Change, JobAllocation, Plan, PlanOutcome, PlanRequest, UnplacedJob
+from models.wording import counted
+from solver.result import TerminationReason, relative_gap_of
+from solver.sense import Sense
 from topology.arrays import cluster_arrays
 from topology.cluster import Cluster, NodeState
 
@@ -21,7 +25,8 @@ class NearNodesFirst:
     """A planner: what another one plans, but jobs that would start on more units than they need wait for closer nodes,
     each for `wait_s` at most from the moment when it could have started.
 
-    Nobody else gets their nodes in the same plan. now_s: the clock of the connection.
+    Nobody else gets their nodes in the same plan. A plan in which running jobs lose or change GPUs is carried out as it
+    is: they would have made way for a job that then waits. now_s: the clock of the connection.
     """
 
     def __init__(self, planner: Planner, wait_s: float, now_s: Callable[[], float]) -> None:
@@ -35,16 +40,24 @@ class NearNodesFirst:
         return min(self._since_s.values()) + self._wait_s if self._since_s else None
 
     def __call__(self, request: PlanRequest) -> PlanOutcome:
-        """Plan."""
+        """Plan.
+
+        Raises
+        ------
+        UnverifiedPlanError
+            When what is left of the plan breaks a rule: a bug of ours.
+        """
         outcome = self._planner(request)
         if outcome.plan is None:
             return outcome
         now_s, before, self._since_s = self._now_s(), self._since_s, {}
+        if _somebody_pays(outcome.plan):
+            return outcome
         fabric = _Fabric(request.snapshot.cluster)
         kept, waiting = [], []
         for item in outcome.plan.allocations:
             since_s = before.get(item.job_id, now_s)
-            if item.change is Change.STARTED and now_s - since_s < self._wait_s and fabric.is_apart(item):
+            if item.change is Change.STARTED and now_s < since_s + self._wait_s and fabric.is_apart(item):
                 self._since_s[item.job_id] = since_s
                 waiting.append(_unplaced(item, self._wait_s))
             else:
@@ -54,7 +67,27 @@ class NearNodesFirst:
         score = tuple(term for term in outcome.plan.score if term.job_id not in self._since_s)
         unplaced = (*outcome.plan.unplaced, *waiting)
         planned = replace(outcome.plan, allocations=tuple(kept), unplaced=unplaced, score=score)
-        return replace(outcome, plan=planned, objective=sum(term.value for term in score))
+        verify_placed(request.snapshot, planned, "once jobs were held back for nearer nodes")
+        return _held_back(outcome, planned, len(waiting))
+
+
+def _somebody_pays(plan: Plan) -> bool:
+    """Whether a job that runs loses GPUs, or gets others."""
+    is_mere_start = all(item.change in (Change.STARTED, Change.KEPT) for item in plan.allocations)
+    return not is_mere_start or any(item.preempted for item in plan.unplaced)
+
+
+def _held_back(outcome: PlanOutcome, planned: Plan, num_jobs: int) -> PlanOutcome:
+    """An outcome with what is left of its plan: what was proven of the whole is a bound for it."""
+    objective = sum(term.value for term in planned.score)
+    return replace(
+        outcome,
+        termination=TerminationReason.FEASIBLE,
+        objective=objective,
+        relative_gap=relative_gap_of(Sense(outcome.sense), objective, outcome.bound),
+        plan=planned,
+        certificate=f"{counted(num_jobs, 'job')} held back for nearer nodes, of a plan that was: {outcome.certificate}",
+    )
 
 
 class _Fabric:

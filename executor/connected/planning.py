@@ -56,7 +56,7 @@ class PlacedByArnold:
             found[k] = self._placed(request, jobs[item.job_id], k, found)
             if found[k] != item:
                 trial = replace(placed, allocations=tuple(found))
-                _verify(request.snapshot, trial)
+                verify_placed(request.snapshot, trial, "once Arnold had placed its jobs")
                 broken = _broken_promises(request, trial, outcome.objective)
                 if broken:
                     self.refused[item.job_id] = broken[0].detail
@@ -93,8 +93,15 @@ def _broken_promises(request: PlanRequest, placed: Plan, objective: float | None
     return gang_violations(request.snapshot, request.parameters, placed, objective)
 
 
-def _verify(snapshot: Snapshot, placed: Plan) -> None:
+def verify_placed(snapshot: Snapshot, placed: Plan, when: str) -> None:
+    """Check a plan that was changed after its policy had checked it by what goes for every policy.
+
+    Raises
+    ------
+    UnverifiedPlanError
+        When it breaks a rule; `when` says since what.
+    """
     wrong = placement_violations(snapshot, placed.allocations, whole_nodes=False)
     wrong += coverage_violations(snapshot, placed)
     if wrong:
-        raise UnverifiedPlanError("the plan failed a check once Arnold had placed its jobs; it is withheld", wrong)
+        raise UnverifiedPlanError(f"the plan failed a check {when}; it is withheld", wrong)

@@ -79,6 +79,16 @@ class Controller:
         self._wake_for_entry()
         return Step(at_s=self._backend.now_s, events=events, decision=decision)
 
+    def wake_also(self, at_s: float) -> None:
+        """Have a plan made at `at_s`, too, if one could change anything then; in rounds the next one has to do.
+
+        A moment that is over is not asked for: no plan could change anything then, and what does is an event.
+        """
+        now_s = self._backend.now_s
+        is_asked = self._options.round_s is not None or now_s < self._woken_s <= at_s
+        if not is_asked and now_s < at_s:
+            self._wake_at(at_s)
+
     def _is_due(self, events: Sequence[Event]) -> bool:
         round_s = self._options.round_s
         if round_s is None:

@@ -70,6 +70,8 @@ def round_choice(
     """
     start = _rounded(problem, fraction)
     options = _options(problem, reduced, start)
+    if options is None or stop():
+        return None
     moves = _moves(problem, prices, reduced, options)
     descent = _Descent(problem, prices, moves, start)
     for penalty in _PENALTIES:
@@ -102,17 +104,23 @@ def _rounded(problem: ChoiceProblem, fraction: FloatVector) -> IntVector:
     return counts
 
 
-def _options(problem: ChoiceProblem, reduced: ReducedCosts, start: IntVector) -> IntVector:
-    """Options (of n + K) that are moved between: the cheapest ones, and those that are chosen; class by class."""
+def _options(problem: ChoiceProblem, reduced: ReducedCosts, start: IntVector) -> IntVector | None:
+    """Options (of n + K) that are moved between: the cheapest ones, and those that are chosen; class by class. None
+    where there would be too many moves between the chosen ones alone."""
     every = np.concatenate([reduced.columns, reduced.nothing])
     class_of = np.concatenate([problem.class_of, np.arange(problem.copies.size)])
+    is_chosen = start > 0
     extra = _MOST_EXTRA
     while True:
-        position = problem.copies.size + extra
-        threshold = np.inf if position >= every.size else float(np.partition(every, position)[position])
-        chosen = np.flatnonzero(((every <= threshold) & np.isfinite(every)) | (start > 0))
-        if extra <= 1 or (np.bincount(class_of[chosen]).astype(float) ** 2).sum() <= _MOST_MOVES + problem.copies.size:
-            return chosen[np.argsort(class_of[chosen], kind="stable")]
+        # By rank, not by value: of equal ones there may be any number.
+        number = min(every.size, problem.copies.size + extra) if extra else 0
+        taken = is_chosen.copy()
+        taken[np.argpartition(every, number - 1)[:number] if number else []] = True
+        options = np.flatnonzero(taken & (np.isfinite(every) | is_chosen))
+        if (np.bincount(class_of[options]).astype(float) ** 2).sum() <= _MOST_MOVES + problem.copies.size:
+            return options[np.argsort(class_of[options], kind="stable")]
+        if not extra:
+            return None
         extra //= 2
 
 

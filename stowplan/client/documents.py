@@ -361,6 +361,15 @@ Why a run began. returned: to the plan before a change that failed. resumed: aft
 """
 
 
+Change: TypeAlias = Literal["started", "kept", "moved", "rescaled", "retyped"]
+"""
+What happens to a job against `current`.
+
+started: waited, runs now. kept: same GPUs. moved: same type and count, other GPUs. rescaled: same type, other
+count. retyped: other GPU type.
+"""
+
+
 RemoveJob: TypeAlias = str
 
 
@@ -1893,6 +1902,13 @@ class RoutingDoc(TypedDict, closed=True):
     """
 
 
+RunChange: TypeAlias = Literal["start", "restart", "move", "rescale", "degrees"]
+"""
+start: of the first run. restart: of the same plan, after a fault or a stop. move: to other GPUs. rescale: to
+more GPUs or fewer. degrees: of the same number of GPUs, with another layout.
+"""
+
+
 class RunPerformanceDoc(TypedDict, closed=True):
     """
     One launch: measured against predicted step time.
@@ -3207,22 +3223,6 @@ class WholeStepDoc(TypedDict, closed=True):
     The whole step; of several that are told of at once their mean.
     """
     loss: NotRequired[float | None]
-
-
-ExecutorChangeChange: TypeAlias = Literal["start", "restart", "move", "rescale", "degrees"]
-"""
-start: of the first run. restart: of the same plan, after a fault or a stop. move: to other GPUs. rescale: to
-more GPUs or fewer. degrees: of the same number of GPUs, with another layout.
-"""
-
-
-ModelsPlanChange: TypeAlias = Literal["started", "kept", "moved", "rescaled", "retyped"]
-"""
-What happens to a job against `current`.
-
-started: waited, runs now. kept: same GPUs. moved: same type and count, other GPUs. rescaled: same type, other
-count. retyped: other GPU type.
-"""
 
 
 class AheadParametersDoc(TypedDict, closed=True):
@@ -4915,7 +4915,7 @@ class RunDoc(TypedDict, closed=True):
     """
     Parts of that; null where it is not known, or an own training program does not tell.
     """
-    change: ExecutorChangeChange | None
+    change: RunChange | None
     """
     Kind of the change, when its cost is known.
     """
@@ -5330,7 +5330,7 @@ class DeploymentDoc(TypedDict, closed=True):
     """
     The newest measured cost of a change; plans of this job use it as its restart cost.
     """
-    change_costs_s: dict[ExecutorChangeChange, float]
+    change_costs_s: dict[RunChange, float]
     """
     The newest measured cost of every kind of change.
     """
@@ -5513,7 +5513,7 @@ class JobAllocationDoc(TypedDict, closed=True):
     """
     Node id -> GPU indices.
     """
-    change: ModelsPlanChange
+    change: Change
     """
     Against `current`: started, kept, moved (same type and count), rescaled (other count), retyped (other type).
     """

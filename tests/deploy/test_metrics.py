@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from api.common.metrics import Metrics
 from api.schemas.plan import PlanStatus
-from executor.change import Change
+from executor.change import RunChange
 from executor.lifecycle import Cause, Run
 from solver.pool import WorkerPool
 from tests.paths import ROOT
@@ -43,7 +43,7 @@ def served() -> dict[str, set[str]]:
     metrics.plans.labels("sia", PlanStatus.FAILED).inc()
     metrics.solve_seconds.labels("sia", "highs").observe(0.1)
     metrics.note_run(
-        Run(number=1, plan="", cause=Cause.RECONFIGURED, started_at_s=0.0, change=Change.RESCALE, cost_s=1.0)
+        Run(number=1, plan="", cause=Cause.RECONFIGURED, started_at_s=0.0, change=RunChange.RESCALE, cost_s=1.0)
     )
     found: dict[str, set[str]] = {}
     for family in text_string_to_metric_families(metrics.text().decode()):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from executor.change import Change, change_between, restart_price_s
+from executor.change import RunChange, change_between, restart_price_s
 from executor.stall import Stall, stall_between
 from executor.timeline import Activity, Span, Start, Timeline
 from models.parallel_plan import ParallelPlan, symmetric_plan
@@ -110,16 +110,16 @@ def plan(dp: int, tp: int, node: str = "a") -> ParallelPlan:
 @pytest.mark.parametrize(
     ("before", "after", "change"),
     [
-        (None, plan(2, 1), Change.START),
-        (plan(2, 1), plan(2, 1), Change.RESTART),
-        (plan(2, 1), plan(2, 1, "b"), Change.MOVE),
-        (plan(2, 1), plan(4, 1), Change.RESCALE),
-        (plan(2, 2), plan(2, 1, "b"), Change.RESCALE),
-        (plan(2, 1), plan(1, 2), Change.DEGREES),
-        (plan(2, 1), plan(1, 2, "b"), Change.DEGREES),
+        (None, plan(2, 1), RunChange.START),
+        (plan(2, 1), plan(2, 1), RunChange.RESTART),
+        (plan(2, 1), plan(2, 1, "b"), RunChange.MOVE),
+        (plan(2, 1), plan(4, 1), RunChange.RESCALE),
+        (plan(2, 2), plan(2, 1, "b"), RunChange.RESCALE),
+        (plan(2, 1), plan(1, 2), RunChange.DEGREES),
+        (plan(2, 1), plan(1, 2, "b"), RunChange.DEGREES),
     ],
 )
-def test_kind_of_a_change(before: ParallelPlan | None, after: ParallelPlan, change: Change) -> None:
+def test_kind_of_a_change(before: ParallelPlan | None, after: ParallelPlan, change: RunChange) -> None:
     assert change_between(before, after) is change
 
 
@@ -127,11 +127,11 @@ def test_kind_of_a_change(before: ParallelPlan | None, after: ParallelPlan, chan
     ("costs_s", "price_s"),
     [
         ({}, None),
-        ({Change.START: 30.0}, 30.0),
-        ({Change.START: 30.0, Change.RESTART: 20.0}, 20.0),
-        ({Change.START: 30.0, Change.MOVE: 2.0, Change.RESCALE: 3.0}, 3.0),
-        ({Change.DEGREES: 4.0, Change.RESTART: 20.0}, 4.0),
+        ({RunChange.START: 30.0}, 30.0),
+        ({RunChange.START: 30.0, RunChange.RESTART: 20.0}, 20.0),
+        ({RunChange.START: 30.0, RunChange.MOVE: 2.0, RunChange.RESCALE: 3.0}, 3.0),
+        ({RunChange.DEGREES: 4.0, RunChange.RESTART: 20.0}, 4.0),
     ],
 )
-def test_price_of_other_gpus(costs_s: dict[Change, float], price_s: float | None) -> None:
+def test_price_of_other_gpus(costs_s: dict[RunChange, float], price_s: float | None) -> None:
     assert restart_price_s(costs_s) == price_s

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from models.remembered import DiskMemory, Remembering, remembered
+from stowplan.catalogue import own_catalogue
 from stowplan.child_environment import CACHE_VARIABLE, child_environment
 
 
@@ -144,6 +145,17 @@ def test_threads_and_processes_share_a_file(tmp_path: Path) -> None:
     assert all(memories[0].get(str(k).encode()) == b"text" for k in range(200))
     for memory in memories:
         memory.close()
+
+
+def test_another_catalogue_has_other_answers(folder: Path, tmp_path: Path) -> None:
+    asked = _forgetful()
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.toml").write_text(f"# {name}")
+        with own_catalogue(tmp_path / f"{name}.toml"):
+            asked.ask.forget()
+            asked.ask(Question(name="x"))
+    assert len(asked.questions) == 2
+    assert len(list(folder.glob("answers-*.sqlite"))) == 1
 
 
 def test_files_of_other_code_go_when_there_are_many(folder: Path) -> None:

@@ -25,9 +25,10 @@ from tests.api.asking import JSON, planned, post, until, waited
 from tests.api.conftest import SETTINGS
 from tests.api.forecast_requests import forecaster_request
 from tests.api.measurements import batch_of
-from tests.api.requests import Json, arnold_request, hard_request, json_text, sia_request, table_job
+from tests.api.requests import Json, hard_request, json_text, sia_request, table_job
 from tests.api.serving import NO_CERTIFICATES, serving
 from tests.api.ui.browsing import Visit, browsing
+from tests.api.ui.scenes import DRAINED, LEAF_SIZE, NUM_BUSY, PODS, fabric_request
 from tests.paths import PRETEND_TRAINER, ROOT
 
 pytestmark = pytest.mark.slow
@@ -88,13 +89,13 @@ def service(pool: WorkerPool, folder: Path) -> Iterator[httpx.Client]:
 
 @pytest.fixture(scope="module")
 def plans(service: httpx.Client) -> Mapping[str, str]:
-    """Plans by name: of Sia with a job that waits, and of Arnold."""
+    """Plans by name: of Sia with twenty jobs, of Sia with one that waits, and of Arnold on 847 hosts."""
     big = table_job("big", min_gpus=4, max_gpus=4, gpu_types=["a"])
     crowded = [table_job(f"j{k}", current={f"n{k // 4}": [k % 4]}, preemptible=False) for k in range(8)]
     made = {
         "sia": planned(service, example("sia-heterogeneous-64").request),
         "waits": planned(service, sia_request([*crowded, big])),
-        "arnold": planned(service, arnold_request()),
+        "arnold": planned(service, fabric_request()),
     }
     return {name: plan["id"] for name, plan in made.items()}
 
@@ -132,16 +133,20 @@ def test_a_token_is_asked_for_once(browser: Browser, service: httpx.Client, plan
     assert visit.complaints == []
 
 
-def test_plans_and_a_plan(visit: Visit, plans: Mapping[str, str]) -> None:
+def test_plans_and_a_plan(visit: Visit, service: httpx.Client, plans: Mapping[str, str]) -> None:
     page = visit.go("plans", title="Plans")
     rows = page.get_by_role("row")
     rows.nth(3).wait_for()
     assert visit.accessible() == ""
     page.get_by_role("link", name=plans["sia"]).click()
-    # 20 jobs; all terms, of which the objective is the sum.
+    plan = service.get(f"/v1/plans/{plans['sia']}").json()
+    placed, left = len(plan["allocations"]), len(plan["unplaced"])
+    assert placed + left == 20
+    expect(page.get_by_text(re.compile(rf"^{placed} jobs with \d+ GPUs, {left} jobs? without\.$"))).to_be_visible()
+    expect(page.get_by_role("region", name="Allocations").get_by_role("row")).to_have_count(1 + placed)
+    # All terms, of which the objective is the sum.
     terms = page.get_by_role("region", name="Objective by term")
     terms.get_by_role("row", name="Together").wait_for()
-    expect(page.get_by_role("region", name="Allocations").get_by_role("row")).not_to_have_count(1)
     expect(page.get_by_role("main")).to_be_focused()
     assert page.title().startswith(plans["sia"])
     assert visit.accessible() == ""
@@ -198,37 +203,52 @@ def test_a_solve_is_followed_and_stopped(visit: Visit, service: httpx.Client) ->
 
 def test_the_map_by_mouse_keys_and_table(visit: Visit, service: httpx.Client, plans: Mapping[str, str]) -> None:
     hosts = service.get(f"/v1/plans/{plans['arnold']}").json()["communication"]["hosts"]
+    assert len(hosts) == 512
     page = visit.go("plans", plans["arnold"], "map")
-    canvas = page.get_by_role("application", name=re.compile("^Map of the cluster"))
+    canvas = page.get_by_role("application", name="Map of the cluster: 847 nodes.")
     expect(canvas).to_have_attribute("data-drawn", "true")
     told = page.locator("#map-node")
+    # Who has the GPUs of all hosts; those of drained ones are not free.
+    who = page.get_by_role("region", name="Who has GPUs").get_by_role("listitem")
+    gpus = {"llm": 8 * 512, "runs": 8 * NUM_BUSY, "drained or down": 8 * DRAINED}
+    for owner, many in (gpus | {"free": 8 * 847 - sum(gpus.values())}).items():
+        expect(who.filter(has_text=owner)).to_have_text(re.compile(f"{owner} *{many:,} GPUs"))
     canvas.focus()
-    for key, node in (("Home", "n0"), ("ArrowRight", "n1"), ("ArrowLeft", "n0"), ("End", "n5")):
+    last = f"P12-{PODS['P12'] - 1}"
+    for key, node in (("Home", "P8-0"), ("ArrowRight", "P8-1"), ("ArrowLeft", "P8-0"), ("End", last)):
         page.keyboard.press(key)
-        has = "llm" if node in hosts else "free"
-        expect(told).to_have_text(re.compile(f"^{node}, a, in pod[01]: 2 GPUs {has}$"))
+        has = "llm" if node in hosts else "runs" if node.startswith("P8") else "free"
+        expect(told).to_have_text(re.compile(rf"^{node}, a, in {node.partition('-')[0]}/S\d+: 8 GPUs {has}$"))
     page.keyboard.press("Escape")
     expect(told).to_have_text("No node is chosen.")
-    # Somewhere lies a node; the same one is free now.
+    # Somewhere lies a node of the job; the same one is free now.
     box = canvas.bounding_box()
     assert box is not None
-    places = [(x / 16, y / 16) for y in range(5, 12) for x in range(3, 14)]
+    places = [(x / 32, y / 32) for y in range(10, 24) for x in range(3, 30)]
     for x, y in places:
         page.mouse.move(box["x"] + x * box["width"], box["y"] + y * box["height"])
-        if "in pod" in told.inner_text():
+        if "8 GPUs llm" in told.inner_text():
             break
     page.mouse.down()
     page.mouse.up()
+    node = told.inner_text()
+    # Keys zoom in on what is chosen: it stays under the mouse.
+    for _ in range(5):
+        page.keyboard.press("+")
+    page.mouse.move(box["x"] + x * box["width"] + 1, box["y"] + y * box["height"])
+    expect(told).to_have_text(node)
     page.get_by_role("button", name="Now").click()
-    expect(told).to_contain_text("2 GPUs free")
+    expect(told).to_contain_text("8 GPUs free")
     page.get_by_role("button", name="As a table").click()
-    page.get_by_role("button", name="pod1").click()
-    expect(page.get_by_role("table", name="Nodes of pod1").get_by_role("row")).to_have_count(4)
+    page.get_by_role("button", name="P8/S22").click()
+    rows = page.get_by_role("table", name="Nodes of P8/S22").get_by_role("row")
+    expect(rows).to_have_count(1 + PODS["P8"] % LEAF_SIZE)
+    expect(rows.last).to_contain_text("drained: memory errors")
     assert visit.accessible() == ""
 
 
 def test_the_figure_of_a_plan_is_asked_for_with_the_token(visit: Visit, plans: Mapping[str, str]) -> None:
-    page = visit.go("plans", plans["arnold"], "figure")
+    page = visit.go("plans", plans["sia"], "figure")
     picture = page.get_by_role("img", name=re.compile("coloured by job"))
     picture.wait_for()
     assert picture.evaluate("it => it.decode().then(() => it.naturalWidth)") > 100
@@ -360,6 +380,18 @@ def test_tokens_and_who_changed_what(visit: Visit, plans: Mapping[str, str]) -> 
     changes.get_by_label("Client").fill("nobody")
     changes.get_by_role("button", name="Show").click()
     expect(changes).to_contain_text("Nothing by nobody.")
+
+
+def test_older_changes_follow(visit: Visit, service: httpx.Client) -> None:
+    """More than a page holds, of one request id, as clients may send it."""
+    for _ in range(55):
+        made = service.post("/v1/tokens", json={"client": "many", "role": "viewer"}, headers={"X-Request-Id": "again"})
+        assert made.is_success
+    changes = visit.go("access", title="Access").get_by_role("region", name="What was changed")
+    rows = changes.get_by_role("row")
+    expect(rows).to_have_count(51)
+    changes.get_by_role("button", name="Older ones").click()
+    expect(rows.nth(54)).to_be_visible()
 
 
 def test_a_role_that_is_not_enough_is_told(browser: Browser, service: httpx.Client) -> None:

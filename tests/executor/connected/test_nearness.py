@@ -1,7 +1,14 @@
+from dataclasses import replace
+
+import pytest
+
 from executor.connected.nearness import NearNodesFirst
-from models.plan import PlanRequest
+from models.allocation.gang.parameters import GangParameters, QueueOrder
+from models.plan import PlanOutcome, PlanRequest
 from models.planning import plan
 from models.workload import Job, NodeGpus
+from solver.result import TerminationReason
+from stowplan.errors import UnverifiedPlanError
 from tests.executor.connected.test_planning import WHOLE, request
 from tests.growth import work
 from tests.models.allocation.gang.scenes import cluster
@@ -64,6 +71,50 @@ def test_what_cannot_be_closer_does_not_wait() -> None:
     large = Job(id="wide", min_gpus=24)
     assert Waiting(2.0).starts(request(*runs("n00", "n01", "n20"), large)) == {"wide": ["n10", "n11", "n21"]}
     assert Waiting(0.0).starts(APART) == {"wide": ["n01", "n11"]}
+
+
+def test_nobody_makes_way_for_a_job_that_then_waits() -> None:
+    """`low` loses n11 for `wide`, which gets it with n01: both or neither."""
+    low = Job(id="low", min_gpus=8, current=(NodeGpus(node="n11", gpus=WHOLE),), priority=3)
+    evicting = request(*runs("n00", "n10", "n20", "n21"), low, replace(WIDE, priority=1))
+    evicting = replace(evicting, parameters=GangParameters(order=QueueOrder.PRIORITY, preemption=True))
+    waiting = Waiting(2.0)
+    assert waiting.starts(APART) == {}
+    outcome = waiting.planner(evicting)
+    whole = plan(evicting)
+    assert outcome.plan is not None
+    assert outcome.plan == whole.plan
+    assert outcome.plan.allocations[-1].job_id == "wide"
+    assert [item.job_id for item in outcome.plan.unplaced if item.preempted] == ["low"]
+    assert (outcome.termination, outcome.certificate) == (whole.termination, whole.certificate)
+    assert waiting.planner.due_s is None
+
+
+def test_a_plan_that_was_cut_claims_no_proof() -> None:
+    of = request(*runs("n00", "n10", "n20"), WIDE, SMALL)
+    whole, cut = plan(of), Waiting(2.0).planner(of)
+    assert whole.objective is not None
+    assert whole.bound is not None
+    assert cut.objective is not None
+    assert (whole.termination, cut.termination) == (TerminationReason.OPTIMAL, TerminationReason.FEASIBLE)
+    assert cut.objective < whole.objective
+    assert cut.bound == whole.bound
+    assert cut.relative_gap == pytest.approx((whole.bound - cut.objective) / cut.objective)
+    assert cut.certificate.startswith("1 job held back for nearer nodes, of a plan that was: ")
+
+
+def test_a_plan_that_was_cut_is_checked_again() -> None:
+    """The job that waits was planned twice: what is left of the plan has it among the unplaced ones twice."""
+
+    def twice(of: PlanRequest) -> PlanOutcome:
+        outcome = plan(of)
+        assert outcome.plan is not None
+        *others, wide = outcome.plan.allocations
+        assert wide.job_id == "wide"
+        return replace(outcome, plan=replace(outcome.plan, allocations=(*others, wide, wide)))
+
+    with pytest.raises(UnverifiedPlanError, match="held back for nearer nodes"):
+        NearNodesFirst(twice, 2.0, lambda: 0.0)(APART)
 
 
 def test_the_cost_grows_with_jobs_and_nodes() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from benchmarks.service.growing_scene import LONG, SLOW, Loop, cluster_of, long_job, rigid_job
-from executor.change import Change
+from executor.change import RunChange
 from executor.control.actions import Place
 from executor.deployed.submission import Submission
 from executor.deployment import LaunchOptions, TrainingOptions
@@ -93,7 +93,7 @@ def test_a_training_grows_shrinks_and_moves_as_suika_decides(tmp_path: Path, com
     assert {replica.gpu_type for stage in plans[3].stages for replica in stage.replicas} == {SLOW}
     assert [run.plan for run in runs] == [found.notation() for found in plans]
     # Who has to leave its GPUs is given the plan to start with.
-    assert [run.change for run in runs] == [Change.START, Change.RESCALE, Change.RESCALE, Change.DEGREES]
+    assert [run.change for run in runs] == [RunChange.START, RunChange.RESCALE, RunChange.RESCALE, RunChange.DEGREES]
     for run in runs[1:]:
         assert run.stall is not None
         assert run.cost_s == pytest.approx(run.stall.total_s)

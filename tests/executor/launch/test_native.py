@@ -12,7 +12,7 @@ import pytest
 from benchmarks.placement.slurm_cluster import NODES, missing
 from benchmarks.service.growing_scene import Loop, cluster_of, long_job
 from executor.bundle import write_bundle
-from executor.change import Change
+from executor.change import RunChange
 from executor.deployed.submission import Submission
 from executor.deployment import Deployment, LaunchOptions, TrainingOptions
 from executor.launch.base import LaunchBackend, RunState
@@ -112,8 +112,8 @@ def test_under_slurm_a_training_grows_onto_released_gpus(tmp_path: Path, command
     (_, before), (_, after) = given(loop)
     assert (before.num_gpus, after.num_gpus, after.is_symmetric) == (4, 6, False)
     assert [(run.cause, run.change) for run in runs] == [
-        (Cause.DEPLOYED, Change.START),
-        (Cause.RECONFIGURED, Change.RESCALE),
+        (Cause.DEPLOYED, RunChange.START),
+        (Cause.RECONFIGURED, RunChange.RESCALE),
     ]
     assert runs[1].stall is not None
     assert runs[1].stall.launch_s == runs[1].stall.imports_s == runs[1].stall.building_s == 0.0

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from executor.change import Change
+from executor.change import RunChange
 from executor.checkpoints import last_good
 from executor.deployment import Deployment, LaunchOptions, TrainingOptions
 from executor.launch.local import LocalBackend
@@ -73,9 +73,9 @@ def test_only_the_checkpoint_is_left_to_be_loaded(supervisor: Supervisor, comman
     supervisor.stop()
     state = eventually(supervisor.advance, lambda state: state.phase.final, limit_s=_LIMIT_S)
     first, second = state.runs
-    assert (second.cause, second.change) == (Cause.RECONFIGURED, Change.DEGREES)
-    assert first.change is Change.START
-    assert set(state.costs_s) == {Change.START, Change.DEGREES}
+    assert (second.cause, second.change) == (Cause.RECONFIGURED, RunChange.DEGREES)
+    assert first.change is RunChange.START
+    assert set(state.costs_s) == {RunChange.START, RunChange.DEGREES}
     stall = second.stall
     assert stall is not None
     assert second.cost_s == pytest.approx(stall.total_s)

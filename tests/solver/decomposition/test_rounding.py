@@ -3,7 +3,7 @@ import pytest
 
 from solver.decomposition.dual import maximise_dual, reduced_costs
 from solver.decomposition.relaxation import solve_relaxation
-from solver.decomposition.rounding import round_choice
+from solver.decomposition.rounding import _moves, _options, _rounded, round_choice
 from solver.decomposition.structure import ChoiceProblem, find_structure
 from stowplan.arrays import FloatVector
 from tests.growth import work
@@ -91,3 +91,26 @@ def test_work_does_not_grow_with_blocks() -> None:
 def test_expanding_takes_no_loop_over_classes() -> None:
     few, many = (structure_of(count, clones=2) for count in (50, 400))
     assert work(lambda: expanded(few)) == work(lambda: expanded(many))
+
+
+def test_equal_options_are_not_all_moved_between() -> None:
+    """100 blocks that must choose of 200 options of one cost: all moves between them would be four million."""
+    num_blocks, num_options = 100, 200
+    rng = np.random.default_rng(1)
+    usage = rng.integers(1, 5, (4, num_blocks * num_options)).astype(float)
+    choosing = np.kron(np.eye(num_blocks), np.ones(num_options))
+    found = find_structure(
+        problem(
+            [*choosing.tolist(), *usage.tolist()],
+            [1.0] * num_blocks + [-INF] * 4,
+            [1.0] * num_blocks + [200.0] * 4,
+            [1.0] * (num_blocks * num_options),
+        )
+    )
+    assert found is not None
+    dual = maximise_dual(found)
+    start = _rounded(found, dual.fraction)
+    options = _options(found, reduced_costs(found, dual.multipliers), start)
+    assert options is not None
+    moves = _moves(found, dual.multipliers, reduced_costs(found, dual.multipliers), options)
+    assert moves.source.size <= 20_000

@@ -27,7 +27,8 @@ export interface Box {
   y: number;
   width: number;
   height: number;
-  isUnit: boolean;
+  // Room for its name: the more lies in a box, the larger, so that outer ones can be read where inner ones cannot.
+  title: number;
 }
 
 export interface ClusterMap {
@@ -47,6 +48,7 @@ const CELL = 5;
 const PAD = 4;
 const TITLE = 9;
 const ASPECT = 2;
+const WIDER = [1, 1.15, 1.3, 1.5, 1.75];
 
 // What jobs have now, as the snapshot says.
 export function present(snapshot: Snapshot): [string, Gpus][] {
@@ -79,11 +81,12 @@ export function clusterMap(snapshot: Snapshot, holders: [string, Gpus][]): Clust
       unitIndex.set(name, unit);
       paths.push(path);
     }
-    const owners = new Int32Array(node.num_gpus).fill(node.state === "down" ? DOWN : FREE);
+    // What runs on a drained node may stay; nothing new gets there.
+    const owners = new Int32Array(node.num_gpus).fill((node.state ?? "up") === "up" ? FREE : DOWN);
     const taken = node.gpus_in_use ?? [];
     if (typeof taken === "number") owners.fill(TAKEN, 0, taken);
     else for (const gpu of taken) owners[gpu] = TAKEN;
-    const columns = Math.max(1, Math.ceil(Math.sqrt(2 * node.num_gpus)));
+    const columns = inRows(node.num_gpus);
     const rows = Math.ceil(node.num_gpus / columns);
     const [width, height] = [columns * CELL + 3, rows * CELL + 3];
     const { id, gpu_type: gpuType, state = "up", state_reason: reason = null } = node;
@@ -101,6 +104,13 @@ export function clusterMap(snapshot: Snapshot, holders: [string, Gpus][]): Clust
   const boxes: Box[] = [];
   const { width, height } = placed(tree(paths, nodes), 0, boxes);
   return { nodes, boxes, units, jobs, width, height };
+}
+
+// GPUs in a row: up to twice as many as rows, and rows of the same length where these are to be had.
+function inRows(gpus: number): number {
+  const [square, most] = [Math.ceil(Math.sqrt(gpus)), Math.ceil(Math.sqrt(2 * gpus))];
+  for (let columns = Math.max(1, square); columns <= most; columns++) if (gpus % columns === 0) return columns;
+  return Math.max(1, most);
 }
 
 interface Group {
@@ -132,14 +142,20 @@ function tree(paths: string[][], nodes: MapNode[]): Group {
   return root;
 }
 
+interface Placed extends Size {
+  title: number;
+  moved: (dx: number, dy: number) => void;
+}
+
 // Places what is in a group from (0, 0) on; boxes come after those that they are in.
-function placed(group: Group, depth: number, boxes: Box[]): Size & { moved: (dx: number, dy: number) => void } {
-  const mine: Box = { name: group.name, depth, x: 0, y: 0, width: 0, height: 0, isUnit: group.nodes.length > 0 };
+function placed(group: Group, depth: number, boxes: Box[]): Placed {
+  const mine: Box = { name: group.name, depth, x: 0, y: 0, width: 0, height: 0, title: TITLE };
   if (depth > 0) boxes.push(mine);
   const items: Item[] = [];
   const moves: ((dx: number, dy: number) => void)[] = [];
   for (const child of group.groups.values()) {
-    const { width, height, moved } = placed(child, depth + 1, boxes);
+    const { width, height, title, moved } = placed(child, depth + 1, boxes);
+    mine.title = Math.max(mine.title, 2 * title);
     items.push({ width: width + PAD, height: height + PAD, move: moved });
     moves.push(moved);
   }
@@ -151,7 +167,7 @@ function placed(group: Group, depth: number, boxes: Box[]): Size & { moved: (dx:
     items.push({ width: node.width + 2, height: node.height + 2, move });
     moves.push(move);
   }
-  const [left, top] = depth > 0 ? [PAD, TITLE] : [0, 0];
+  const [left, top] = depth > 0 ? [PAD, mine.title] : [0, 0];
   const inner = shelves(items, left, top);
   mine.width = inner.width + left + PAD;
   mine.height = inner.height + top + PAD;
@@ -160,23 +176,34 @@ function placed(group: Group, depth: number, boxes: Box[]): Size & { moved: (dx:
     mine.y += dy;
     for (const move of moves) move(dx, dy);
   };
-  return { width: mine.width, height: mine.height, moved };
+  return { width: mine.width, height: mine.height, title: mine.title, moved };
 }
 
-// Rows of items, about `ASPECT` times as wide as high.
+// Rows of items, about `ASPECT` times as wide as high: of several widths of rows that which needs least room in such a
+// window. Few and large items leave much of it empty at most widths.
 function shelves(items: Item[], left: number, top: number): Size {
   const area = items.reduce((sum, item) => sum + item.width * item.height, 0);
   const widest = items.reduce((most, item) => Math.max(most, item.width), 0);
-  const limit = Math.max(widest, Math.sqrt(area * ASPECT)) + 0.5;
-  let [x, y, shelf, width] = [0, 0, 0, 0];
+  const limits = WIDER.map((factor) => Math.max(widest, factor * Math.sqrt(area * ASPECT)) + 0.5);
+  const room = ({ width, height }: Size): number => Math.max(width, height * ASPECT);
+  let [best, least] = [limits[0]!, Infinity];
+  for (const limit of limits) {
+    const needed = room(rows(items, limit));
+    if (needed < least) [best, least] = [limit, needed];
+  }
+  return rows(items, best, (item, x, y) => item.move(left + x, top + y));
+}
+
+function rows(items: Item[], limit: number, each?: (item: Item, x: number, y: number) => void): Size {
+  let [x, y, row, width] = [0, 0, 0, 0];
   for (const item of items) {
-    if (x > 0 && x + item.width > limit) [x, y, shelf] = [0, y + shelf, 0];
-    item.move(left + x, top + y);
+    if (x > 0 && x + item.width > limit) [x, y, row] = [0, y + row, 0];
+    each?.(item, x, y);
     x += item.width;
-    shelf = Math.max(shelf, item.height);
+    row = Math.max(row, item.height);
     width = Math.max(width, x);
   }
-  return { width, height: y + shelf };
+  return { width, height: y + row };
 }
 
 export function nodeAt(map: ClusterMap, x: number, y: number): MapNode | null {
@@ -200,7 +227,7 @@ export function neighbour(map: ClusterMap, from: MapNode, dx: number, dy: number
 export function ownerName(map: ClusterMap, owner: number): string {
   if (owner === FREE) return "free";
   if (owner === TAKEN) return "in use by other work";
-  return owner === DOWN ? "down" : map.jobs[owner]!;
+  return owner === DOWN ? "drained or down" : map.jobs[owner]!;
 }
 
 // Who has GPUs of these nodes, most first.

@@ -82,7 +82,7 @@ export function draw(canvas: HTMLCanvasElement, map: ClusterMap, camera: Camera,
   context.fillStyle = variable("--quiet");
   context.textBaseline = "top";
   for (const box of map.boxes) {
-    const size = Math.min(8, 13 / camera.scale);
+    const size = Math.min(box.title - 1, 13 / camera.scale);
     if (size * camera.scale < 7 || !seen(box)) continue;
     context.font = `${size}px system-ui, sans-serif`;
     context.fillText(box.name, box.x + 3, box.y + 1, box.width - 6);

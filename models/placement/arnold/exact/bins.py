@@ -152,8 +152,7 @@ class _Search:
         """The items in so many bins, of whose room `waste` is too much."""
         if sum(self.weights[i] for i in items) <= self.capacity:
             return [items]
-        # How many bins are left follows from what is left.
-        key = tuple(self.weights[i] for i in items)
+        key = (num_bins, *(self.weights[i] for i in items))
         if num_bins <= 1 or key in self.failed:
             return None
         first, *others = items
