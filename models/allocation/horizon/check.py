@@ -152,17 +152,17 @@ class _Audit:
     def wrong_bounds(self) -> Iterator[Issue]:
         """Intervals that do not begin now, are not as long as asked, or do not follow one another."""
         bounds_s, it = self._bounds_s, self._parameters
-        wrong = []
+        wrong = None
         if len(bounds_s) != it.num_intervals + 1:
-            wrong.append(f"are {len(bounds_s) - 1}; there must be {it.num_intervals}")
-        if bounds_s[0] != 0.0 or not all(first_s < last_s for first_s, last_s in pairwise(bounds_s)):
-            wrong.append(f"lie between {bounds_s}; these times must ascend from 0")
-        if not math.isclose(bounds_s[1], it.interval_s, rel_tol=_TOLERANCE):
-            wrong.append(f"begin with one until {bounds_s[1]:g} s; it must end at {it.interval_s:g} s")
-        if it.horizon_s is not None and not math.isclose(bounds_s[-1], it.horizon_s, rel_tol=_TOLERANCE):
-            wrong.append(f"end at {bounds_s[-1]:g} s; they must at {it.horizon_s:g} s")
-        for detail in wrong:
-            yield Issue(code="wrong_intervals", pointer="/score", detail=f"the intervals {detail}")
+            wrong = f"lie between {len(bounds_s)} times; there must be {it.num_intervals + 1}"
+        elif bounds_s[0] != 0.0 or not all(first_s < last_s for first_s, last_s in pairwise(bounds_s)):
+            wrong = f"lie between {bounds_s}; these times must ascend from 0"
+        elif not math.isclose(bounds_s[1], it.interval_s, rel_tol=_TOLERANCE):
+            wrong = f"begin with one until {bounds_s[1]:g} s; it must end at {it.interval_s:g} s"
+        elif it.horizon_s is not None and not math.isclose(bounds_s[-1], it.horizon_s, rel_tol=_TOLERANCE):
+            wrong = f"end at {bounds_s[-1]:g} s; they must at {it.horizon_s:g} s"
+        if wrong is not None:
+            yield Issue(code="wrong_intervals", pointer="/score", detail=f"the intervals {wrong}")
 
     def overfull(self, outlook: Outlook) -> Iterator[Issue]:
         """Intervals of which schedules take more than there is."""
