@@ -100,7 +100,9 @@ class NodeWindows:
         """When the job may not start on the node at position n, wherever it runs: intervals of seconds from now, with
         their begin and without their end, ascending."""
         end_s = ends_s(job, self.confidence)
-        return tuple(sorted(_closed_starts(entry, job, end_s) for entry in self.over.get(n, ()) if _closes(entry, job)))
+        return tuple(
+            sorted(_closed_starts(entry, job, end_s) for entry in self.over.get(n, ()) if closes_ever(entry, job))
+        )
 
     def closes(self, entry: CalendarEntry, job: Job) -> bool:
         """Whether an entry keeps its nodes from a job that would start now."""
@@ -186,6 +188,12 @@ def ends_s(job: Job, probability: float) -> float:
     return job.remaining_s or math.inf
 
 
+def closes_ever(entry: CalendarEntry, job: Job) -> bool:
+    """Whether an entry closes its nodes to a job at any time."""
+    reserves = entry.kind is EntryKind.RESERVATION
+    return not reserves or (entry.name != job.calendar_entry and (entry.hard or not job.preemptible))
+
+
 def _closes_for_others_s(entry: CalendarEntry, *, preemptible: bool) -> float:
     """When an entry closes its nodes to jobs that do not belong to it; minus infinity: they are closed."""
     if entry.hard or not preemptible:
@@ -199,12 +207,6 @@ def _closes_s(entry: CalendarEntry, job: Job) -> float:
     if entry.kind is EntryKind.RESERVATION and entry.name == job.calendar_entry:
         return math.inf
     return _closes_for_others_s(entry, preemptible=job.preemptible)
-
-
-def _closes(entry: CalendarEntry, job: Job) -> bool:
-    """Whether an entry closes its nodes to a job at any time."""
-    reserves = entry.kind is EntryKind.RESERVATION
-    return not reserves or (entry.name != job.calendar_entry and (entry.hard or not job.preemptible))
 
 
 def _closed_starts(entry: CalendarEntry, job: Job, end_s: float) -> tuple[float, float]:

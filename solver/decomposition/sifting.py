@@ -46,7 +46,6 @@ def sift(
     part: IntVector,
     start: Mask,
     tolerance: float,
-    prices: FloatVector | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Sifted:
     """Solve the relaxation of a minimisation.
@@ -63,24 +62,26 @@ def sift(
         (n,) columns that make the rows feasible.
     tolerance
         Absolute.
-    prices
-        (m,) what rows cost in a similar problem: the best columns at these prices are taken in first.
+    stop
+        Whether the time is over; asked before every round and, since a round may take long, at every pivot.
     """
     heads = np.flatnonzero(np.diff(group, prepend=-1))
     transposed = problem.matrix.T.tocsr()
     taken = start.copy()
-    best_bound, best_prices = -np.inf, np.zeros(problem.num_rows) if prices is None else prices
-    reduced = problem.objective + transposed @ best_prices
+    best_prices, reduced = np.zeros(problem.num_rows), problem.objective
+    best_bound = _bound(problem, best_prices, reduced, heads)
     taken[_cheapest(reduced, part)] = True
-    highs, columns = _loaded(problem, taken), np.flatnonzero(taken)
+    highs, columns = _loaded(problem, taken, stop), np.flatnonzero(taken)
     point, objective, num_rounds = np.zeros(problem.num_columns), None, 0
-    while num_rounds < _MOST_ROUNDS:
+    while num_rounds < _MOST_ROUNDS and not stop():
         num_rounds += 1
         highs.run()
         if highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
             break
         solution = highs.getSolution()
         found = -np.array(solution.row_dual)
+        # Rounding may have given a price the wrong sign, which proves nothing.
+        found = np.where(problem.row_lower == problem.row_upper, found, np.maximum(found, 0.0))
         objective = float(highs.getInfo().objective_function_value)
         point = np.zeros(problem.num_columns)
         point[columns] = solution.col_value
@@ -88,7 +89,7 @@ def sift(
         bound = _bound(problem, found, reduced, heads)
         if bound > best_bound:
             best_bound, best_prices = bound, found
-        if objective - best_bound <= tolerance or stop():
+        if objective - best_bound <= tolerance:
             break
         more = _cheapest(reduced, part)
         more = more[(reduced[more] < -_LEAST_REDUCED * max(1.0, abs(objective))) & ~taken[more]]
@@ -111,10 +112,9 @@ def sift(
 
 
 def _bound(problem: MatrixProblem, prices: FloatVector, reduced: FloatVector, heads: IntVector) -> float:
-    """L; prices of the wrong sign by rounding count as none, which reduced costs of the same size make up for."""
-    signed = np.where(problem.row_lower == problem.row_upper, prices, np.maximum(prices, 0.0))
+    """L at prices of the right sign, and the reduced costs at these."""
     best = np.minimum(np.minimum.reduceat(reduced, heads), 0.0)
-    return problem.offset - float(problem.row_upper @ signed) + float(best.sum())
+    return problem.offset - float(problem.row_upper @ prices) + float(best.sum())
 
 
 def _cheapest(reduced: FloatVector, part: IntVector) -> IntVector:
@@ -125,7 +125,7 @@ def _cheapest(reduced: FloatVector, part: IntVector) -> IntVector:
     return cheapest[np.flatnonzero(np.diff(part[cheapest], prepend=-1))]
 
 
-def _loaded(problem: MatrixProblem, taken: Mask) -> highspy.Highs:
+def _loaded(problem: MatrixProblem, taken: Mask, stop: Callable[[], bool]) -> highspy.Highs:
     """HiGHS with the columns that are taken in; simplex, and no presolve, which would lose the basis."""
     columns = np.flatnonzero(taken)
     highs = load(
@@ -144,6 +144,7 @@ def _loaded(problem: MatrixProblem, taken: Mask) -> highspy.Highs:
     )
     highs.setOptionValue("presolve", "off")
     highs.setOptionValue("threads", 1)
+    highs.cbSimplexInterrupt.subscribe(lambda event: event.interrupt() if stop() else None)
     highspy.Highs.resetGlobalScheduler(True)
     return highs
 

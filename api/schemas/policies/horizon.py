@@ -23,7 +23,8 @@ class HorizonParametersDoc(ParametersDoc):
     num_intervals: Annotated[int, Field(ge=1, le=MOST_INTERVALS)] = 4
     """How many intervals there are, each longer than the one before; 1 looks at the present alone."""
     horizon_s: Positive | None = None
-    """When the last interval ends, at least num_intervals x interval_s. null: when all that is left can be done."""
+    """When the last interval ends, at least num_intervals x interval_s; of one interval that. null: when all that is
+    left can be done."""
     restart_price: Annotated[float, Field(ge=0, le=1e6)] = 1.0
     """How many times its restart cost a running job loses with a change."""
     longest_wait_s: Positive | None = 21_600.0

@@ -1,21 +1,24 @@
 """Does a plan keep the rules of `horizon`, and is its objective what it claims? Knows no solver.
 
 Given are the plan, the schedules behind it (`outlook`) and the goodputs. When jobs end under their schedules, what
-these take of later intervals and what a change costs is computed again, schedule by schedule; no code is shared with
-`schedules` and `instance`. Whether the GPUs are legal is `models.placement.check`'s part.
+these take of later intervals, what a change costs and what the calendar leaves is computed again, schedule by schedule
+and node by node; no code is shared with `schedules`, `openings` and `instance`. Whether the GPUs are legal is
+`models.placement.check`'s part.
 """
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
+from itertools import pairwise
 from statistics import median
 
 from models.allocation.block_check import allows, held_shape, kept_shape, node_sizes
+from models.allocation.horizon.openings_check import LaterGpus
 from models.allocation.horizon.outlook import Outlook, Planned, Shape
 from models.allocation.horizon.parameters import HorizonParameters
 from models.allocation.plan_check import (
     coverage_violations,
-    num_usable_gpus,
     pinned_jobs,
     running_jobs,
     score_violations,
@@ -41,9 +44,12 @@ def horizon_violations(
     plan: Plan,
     outlook: Outlook,
     objective: float,
+    *,
+    calendar: Snapshot | None = None,
 ) -> list[Issue]:
-    """Every rule that the plan and its schedules break, and every number of its score that is wrong."""
-    audit = _Audit(snapshot, parameters, configurations, matrix, outlook)
+    """Every rule that the plan and its schedules break, and every number of its score that is wrong; `calendar`: the
+    snapshot whose calendar counts, where that is another one of the same nodes."""
+    audit = _Audit(snapshot, parameters, configurations, matrix, outlook, calendar or snapshot)
     given = {item.job_id: (item.gpu_type, len(item.gpus), item.num_gpus) for item in plan.allocations}
     issues = [*coverage_violations(snapshot, plan)]
     expected: dict[tuple[str, str | None], float] = {}
@@ -57,7 +63,7 @@ def horizon_violations(
         expected["completion_time", job.id] = audit.weight(job) * ends_s
         if audit.waits_too_long(job) and job.id not in given:
             expected["long_wait", job.id] = audit.more_than_all
-    issues += audit.overfull(outlook)
+    issues += [*audit.wrong_bounds(), *audit.overfull(outlook)]
     keys = [(term.term, term.job_id) for term in plan.score]
     return [*issues, *score_violations(plan.score, keys, expected, objective, wanted="job")]
 
@@ -72,6 +78,7 @@ class _Audit:
         configurations: ConfigurationSet,
         matrix: GoodputMatrix,
         outlook: Outlook,
+        calendar: Snapshot,
     ) -> None:
         self._parameters = parameters
         self._bounds_s = list(outlook.bounds_s)
@@ -86,7 +93,8 @@ class _Audit:
         self._node_size = node_sizes(self._index)
         self.pinned = pinned_jobs(snapshot)
         self._runs = running_jobs(snapshot)
-        self._usable = num_usable_gpus(snapshot, self.pinned)
+        self._there = LaterGpus(snapshot, calendar, parameters.epsilon, self.pinned)
+        self._usable = self._there.most
         self._all_weight = math.fsum(job.weight for job in snapshot.jobs)
         speeds = {
             job.id: self._speeds(job, goodput) for job, goodput in zip(snapshot.jobs, matrix.goodput, strict=True)
@@ -135,12 +143,33 @@ class _Audit:
             begins = item.change_s is None or item.change_s in self._bounds_s[1:-1]
             if not begins or (item.change_s is None and item.later is not None):
                 yield _fault("change_between", job, f"changes after {item.change_s} s, where no interval begins")
+            elif item.now is not None and item.change_s is not None:
+                alone_s = self.end_s(job, replace(item, later=None, change_s=None))
+                if alone_s < item.change_s * (1.0 - _TOLERANCE):
+                    detail = f"changes after {item.change_s:g} s, and ends at {alone_s:g} s without"
+                    yield _fault("change_after_the_end", job, detail)
+
+    def wrong_bounds(self) -> Iterator[Issue]:
+        """Intervals that do not begin now, are not as long as asked, or do not follow one another."""
+        bounds_s, it = self._bounds_s, self._parameters
+        wrong = None
+        if len(bounds_s) != it.num_intervals + 1:
+            wrong = f"lie between {len(bounds_s)} times; there must be {it.num_intervals + 1}"
+        elif bounds_s[0] != 0.0 or not all(first_s < last_s for first_s, last_s in pairwise(bounds_s)):
+            wrong = f"lie between {bounds_s}; these times must ascend from 0"
+        elif not math.isclose(bounds_s[1], it.interval_s, rel_tol=_TOLERANCE):
+            wrong = f"begin with one until {bounds_s[1]:g} s; it must end at {it.interval_s:g} s"
+        elif it.horizon_s is not None and not math.isclose(bounds_s[-1], it.horizon_s, rel_tol=_TOLERANCE):
+            wrong = f"end at {bounds_s[-1]:g} s; they must at {it.horizon_s:g} s"
+        if wrong is not None:
+            yield Issue(code="wrong_intervals", pointer="/score", detail=f"the intervals {wrong}")
 
     def overfull(self, outlook: Outlook) -> Iterator[Issue]:
         """Intervals of which schedules take more than there is."""
         jobs = {job.id: job for job in self._jobs}
-        for k, (first_s, last_s) in enumerate(zip(self._bounds_s[1:], self._bounds_s[2:], strict=False), start=1):
-            taken: dict[str, float] = dict.fromkeys(outlook.open_gpus, 0.0)
+        for first_s, last_s in pairwise(self._bounds_s[1:]):
+            taken: dict[str, float] = dict.fromkeys(self._usable, 0.0)
+            open_gpus = self._there.mean(first_s, last_s)
             for name, planned in outlook.planned.items():
                 for item in planned:
                     ends_s = self.end_s(jobs[name], item)
@@ -150,7 +179,7 @@ class _Audit:
                             within_s = min(end_s, last_s) - max(begin_s, first_s)
                             taken[shape[0]] += item.share * shape[2] * max(0.0, within_s) / (last_s - first_s)
             for gpu_type, gpus in taken.items():
-                there = min(outlook.open_gpus[gpu_type][k], self._usable[gpu_type])
+                there = open_gpus[gpu_type]
                 if gpus > there + _TOLERANCE * max(1.0, there):
                     yield Issue(
                         code="over_capacity_later",

@@ -30,7 +30,8 @@ Data
   l_i        for a job as old as `longest_wait_s` more than all else is worth, 1 + sum_j w_j (t_K + what a start and a
              change cost + max_c T_jc); else 0
   n_stk      GPUs of type t that schedule s has on average over interval k
-  N_tk       GPUs of type t on average over interval k, less what the calendar has closed
+  N_tk       GPUs of type t on average over interval k that the calendar leaves to all planned jobs, see
+             `openings`; those of pinned jobs are not among them, even when these jobs have ended
 Variables
   x_ic in {0,1}     job i has configuration c now
   y_s in [0,1]      share of schedule s: what is planned of later intervals is fluid
@@ -154,7 +155,14 @@ class HorizonFormulation(Formulation):
             )
         else:
             found = horizon_violations(
-                base.snapshot, it.parameters, base.configurations, base.matrix, plan, self.outlook, objective
+                base.snapshot,
+                it.parameters,
+                base.configurations,
+                base.matrix,
+                plan,
+                self.outlook,
+                objective,
+                calendar=it.calendar,
             )
         return [
             *placement_violations(base.snapshot, plan.allocations),

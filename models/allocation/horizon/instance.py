@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from models.allocation.horizon.intervals import Intervals, growing, open_gpus
+from models.allocation.horizon.openings import openings
 from models.allocation.horizon.parameters import HorizonObjective, HorizonParameters
 from models.allocation.horizon.schedules import Schedules, Shapes, Work, efficient, schedules_of, worth_having
 from models.allocation.sia.instance import SiaInstance, sia_instance
@@ -22,13 +23,15 @@ from stowplan.arrays import FloatMatrix, FloatVector, IntVector, Mask
 class HorizonInstance:
     """J jobs, C configurations, K intervals, S schedules.
 
-    sia: jobs, configurations, goodputs, what may be chosen now, and the rows that make it placeable. pair_jobs,
-    pair_configurations: (P,) of these what is worth having. open_gpus: (T, K). later: (J, C), what may be had later.
-    work: what is left. weight: (J,), what a second is worth, all together 1. cost: (S,) of each schedule. late: (J,),
-    of it what a job pays that has waited for as long as it may and gets nothing now. offset: what pinned jobs add.
+    calendar: the snapshot whose calendar counts. sia: jobs, configurations, goodputs, what may be chosen now, and the
+    rows that make it placeable. pair_jobs, pair_configurations: (P,) of these what is worth having. open_gpus: (T, K).
+    later: (J, C), what may be had later. work: what is left. weight: (J,), what a second is worth, all together 1.
+    cost: (S,) of each schedule. late: (J,), of it what a job pays that has waited for as long as it may and gets
+    nothing now. offset: what pinned jobs add.
     """
 
     parameters: HorizonParameters
+    calendar: Snapshot
     sia: SiaInstance
     intervals: Intervals
     open_gpus: FloatMatrix
@@ -66,11 +69,14 @@ def horizon_instance(
     """
     base = sia_instance(snapshot, SiaParameters(restart_price=parameters.restart_price), clock)
     with clock.phase("build"):
-        return instance_of(base, parameters, availability(calendar or snapshot, parameters.epsilon))
+        known = calendar or snapshot
+        return instance_of(base, parameters, availability(known, parameters.epsilon), known)
 
 
-def instance_of(base: SiaInstance, parameters: HorizonParameters, windows: NodeWindows) -> HorizonInstance:
-    """Build the instance from goodputs that are known."""
+def instance_of(
+    base: SiaInstance, parameters: HorizonParameters, windows: NodeWindows, calendar: Snapshot
+) -> HorizonInstance:
+    """Build the instance from goodputs that are known, and the `windows` of `calendar`."""
     configurations = base.configurations
     shapes = Shapes(
         type_index=configurations.type_index,
@@ -87,9 +93,9 @@ def instance_of(base: SiaInstance, parameters: HorizonParameters, windows: NodeW
     )
     pair_jobs, pair_configurations = np.nonzero(kept)
     nodes = base.snapshot.cluster.nodes
-    num_free = np.array([mask.bit_count() for mask in base.taken.free_masks], dtype=np.int64)
+    there = openings(base, windows, calendar)
     types = np.array([configurations.gpu_types.index(node.gpu_type) for node in nodes], dtype=np.int64)
-    most = np.bincount(types, weights=num_free, minlength=shapes.num_types)
+    most = np.bincount(types, weights=there.num_gpus, minlength=shapes.num_types)
     fits = shapes.num_gpus <= most[shapes.type_index]
     later = efficient(shapes, np.where(base.utility.runnable & fits, work.seconds, np.inf))
     later[base.pinned] = False
@@ -109,9 +115,10 @@ def instance_of(base: SiaInstance, parameters: HorizonParameters, windows: NodeW
         offset = float(weight[base.pinned] @ pinned_ends_s(base, work)) if base.pinned.size else 0.0
     return HorizonInstance(
         parameters=parameters,
+        calendar=calendar,
         sia=base,
         intervals=intervals,
-        open_gpus=open_gpus(intervals, nodes, num_free, configurations.gpu_types, windows),
+        open_gpus=open_gpus(intervals, there.num_gpus, types, shapes.num_types, there.closed),
         pair_jobs=pair_jobs,
         pair_configurations=pair_configurations,
         later=later,

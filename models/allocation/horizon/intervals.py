@@ -1,14 +1,12 @@
-"""Intervals of growing length, and what the calendar leaves of each GPU type in them. Pure NumPy."""
+"""Intervals of growing length, and what closed nodes leave of each GPU type in them. Pure NumPy."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from models.windows import NodeWindows
 from stowplan.arrays import FloatMatrix, FloatVector, IntVector
-from topology.cluster import Node, NodeState
 
 _BISECTIONS = 60
 
@@ -58,26 +56,25 @@ def growing(first_s: float, num: int, end_s: float) -> Intervals:
 
 
 def open_gpus(
-    intervals: Intervals, nodes: Sequence[Node], num_free: IntVector, gpu_types: Sequence[str], windows: NodeWindows
+    intervals: Intervals,
+    num_gpus: IntVector,
+    type_index: IntVector,
+    num_types: int,
+    closed: Mapping[int, Sequence[tuple[float, float]]],
 ) -> FloatMatrix:
-    """GPUs (T, K) of each type on average over each interval: those of the nodes, `num_free` (N,) each, for as long as
-    no entry of the calendar has them. Nodes that take no work have none."""
-    index = {name: t for t, name in enumerate(gpu_types)}
-    found = np.zeros((len(gpu_types), intervals.num))
-    plain = np.zeros(len(gpu_types))
-    for n, node in enumerate(nodes):
-        if node.state is not NodeState.UP or node.gpu_type not in index:
-            continue
-        entries = windows.over.get(n, ())
-        if not entries:
-            plain[index[node.gpu_type]] += num_free[n]
-            continue
-        closed = sorted((max(0.0, entry.begin_s), entry.end_s) for entry in entries)
+    """GPUs (T, K) of each type on average over each interval: those of N nodes, `num_gpus` and `type_index` (N,), but
+    for the times at which they are `closed`, by position."""
+    some = np.array(sorted(closed), dtype=np.int64)
+    always = num_gpus.copy()
+    always[some] = 0
+    plain = np.bincount(type_index, weights=always, minlength=num_types)
+    found = np.repeat(plain[:, None], intervals.num, axis=1)
+    for n in some.tolist():
         taken, until_s = np.zeros(intervals.num), 0.0
-        for begin_s, end_s in closed:
+        for begin_s, end_s in sorted(closed[n]):
             begin_s = max(begin_s, until_s)
             if end_s > begin_s:
                 taken += intervals.shares(np.array([begin_s]), np.array([end_s]))[0]
                 until_s = end_s
-        found[index[node.gpu_type]] += num_free[n] * (1.0 - np.minimum(taken, 1.0))
-    return np.asarray(found + plain[:, None])
+        found[type_index[n]] += num_gpus[n] * (1.0 - np.minimum(taken, 1.0))
+    return np.asarray(found)

@@ -30,7 +30,7 @@ class HorizonParameters(Parameters):
     Raises
     ------
     InputError
-        When a value is out of its range, or Sia's objective is asked of several intervals.
+        When a value is out of its range, Sia's objective is asked of several intervals, or a horizon of one.
     """
 
     objective: HorizonObjective = HorizonObjective.COMPLETION_TIME
@@ -54,6 +54,11 @@ class HorizonParameters(Parameters):
             raise InputError(
                 f"horizon_s is {self.horizon_s}; must be finite and at least {least_s:g}, {self.num_intervals} times "
                 "interval_s"
+            )
+        if self.num_intervals == 1 and self.horizon_s not in (None, self.interval_s):
+            raise InputError(
+                f"horizon_s is {self.horizon_s}; one interval ends at interval_s, {self.interval_s:g}: leave it out, "
+                "or give more intervals"
             )
         if not (math.isfinite(self.restart_price) and self.restart_price >= 0):
             raise InputError(f"restart_price is {self.restart_price}; must be finite and at least 0")

@@ -1,5 +1,7 @@
 """The program solved by its schedules: few of the very many are needed.
 
+0. A point that is known: who has reserved GPUs has them, who runs stays, nobody else gets anything. Where that is
+   feasible there is an answer whenever the time ends.
 1. The relaxation, by taking in the schedules that pay at the prices of GPUs (`solver.decomposition.sifting`): a bound
    for all, and reduced costs.
 2. The program over the schedules that were taken in: a plan, and mostly one within the gap.
@@ -7,10 +9,13 @@
    whose schedules with a configuration now all have a reduced cost of more than the plan is above the bound does not
    have it in a better one (of a single schedule that cannot be said, since its share may be small). So the lesser of
    that sum and of the bound of this program is a bound for all.
+
+What jobs pay that have waited for too long is more than all times together, so that a small gap of the objective says
+nothing of these where such a job must wait on: the gap that is asked for is of the times at the relaxation.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 
@@ -20,11 +25,13 @@ from models.allocation.horizon.assembly import capacity_names, relaxation, restr
 from models.allocation.horizon.instance import HorizonInstance
 from models.allocation.horizon.schedules import NOTHING
 from solver.backends.base import CROSSING_TOLERANCE
+from solver.backends.highs import HighsBackend
 from solver.decomposition.sifting import Sifted, sift
+from solver.feasibility import violations
 from solver.monitor import Progress, SolveMonitor
 from solver.options import SolveOptions
 from solver.problem import MatrixProblem
-from solver.result import SolveResult, TerminationReason
+from solver.result import Limit, SolveResult, SolveStatistics, TerminationReason
 from solver.solve import solve
 from stowplan import __version__
 from stowplan.arrays import FloatVector, IntVector, Mask
@@ -34,6 +41,8 @@ _RELAXED = 0.1
 _LEAST_TIME_S = 1e-3
 # Most of the objective is what no choice can change, so that a gap in it is wide: a needless restart is a thousandth.
 _CAREFUL = 1e-4
+# The least part of the objective that may count as times.
+_LEAST_OF_TIMES = 1e-6
 # A share that misses 1 by less is 1.
 _DECIDED = 1e-6
 
@@ -58,16 +67,22 @@ class Search:
         self._monitor = monitor
         self._began_s, self._cpu_s = time.perf_counter(), time.process_time()
         self._best: SolveResult | None = None
+        self._told = np.inf
+        self._of_times = 1.0
         self.prices: Mapping[str, float] = {}
         self.rent = np.zeros(len(instance.schedules))
 
     def run(self) -> SolveResult:
         """The best plan within the gap, or as far as the time goes."""
-        found = self._instance.schedules
-        scale = float(np.abs(self._instance.cost).mean()) * len(self._instance.jobs)
+        it, found = self._instance, self._instance.schedules
+        self._offer_start()
+        scale = float(np.abs(it.weight[found.job] * found.ends_s).mean()) * len(it.jobs)
         tolerance = _RELAXED * min(_CAREFUL, self._options.relative_gap) * scale
-        relaxed = relaxation(self._instance)
+        relaxed = relaxation(it)
         sifted = sift(relaxed, found.job, self._choices, self._always, tolerance, stop=self._must_stop)
+        if self._must_stop():
+            return self._concluded(sifted, self._unsolved(), sifted.bound)
+        self._of_times = self._part_of_times(sifted)
         self._note_prices(relaxed, sifted.prices)
         last, bound = self._solve(self._undecided(sifted), sifted.bound), sifted.bound
         is_decided = last.termination in (TerminationReason.OPTIMAL, TerminationReason.INFEASIBLE)
@@ -84,6 +99,57 @@ class Search:
             elif last.bound is not None:
                 bound = max(bound, min(floor, last.bound))
         return self._concluded(sifted, last, bound)
+
+    def _offer_start(self) -> None:
+        """Tell of the best of the points that are known."""
+        for point in self._starts():
+            if not violations(self._problem, point):
+                objective = self._problem.value(point)
+                self._best = self._unsolved(point, objective)
+                self._told = objective
+                self._monitor.on_progress(Progress(elapsed_s=self._elapsed_s(), objective=objective, incumbent=point))
+                return
+
+    def _starts(self) -> Iterator[FloatVector]:
+        """Reserved GPUs and those of running jobs, to the end, or until the calendar may want them; then without the
+        running jobs."""
+        it = self._instance
+        reserved = np.isin(it.pair_jobs, it.sia.reserved)
+        runs = reserved | (it.work.current[it.pair_jobs] == it.pair_configurations)
+        for pairs, stops in ((runs, False), (runs, True), (reserved, True)):
+            yield self._as_they_are(pairs, stops=stops)
+
+    def _as_they_are(self, pairs: Mask, *, stops: bool) -> FloatVector:
+        """The point at which the jobs of `pairs` (P,) alone get anything, to the end or for the first interval."""
+        it, found = self._instance, self._instance.schedules
+        begins = (found.pair >= 0) & (found.later == NOTHING)
+        begins[begins] = pairs[found.pair[begins]]
+        stop = begins & (found.at > 0)
+        chosen = stop | (begins & ~np.isin(found.pair, found.pair[stop])) if stops else begins & (found.at == 0)
+        waits = (found.now == NOTHING) & (found.later == NOTHING) & ~np.isin(found.job, it.pair_jobs[pairs])
+        return np.concatenate([chosen | waits, pairs]).astype(np.float64)
+
+    def _unsolved(self, point: FloatVector | None = None, objective: float | None = None) -> SolveResult:
+        """A point that no solver has found, or none."""
+        return SolveResult(
+            termination=TerminationReason.NO_SOLUTION_FOUND if point is None else TerminationReason.FEASIBLE,
+            limit=Limit.INTERRUPTED if self._monitor.canceled.is_set() else Limit.TIME,
+            sense=self._problem.sense,
+            incumbent=point,
+            objective=objective,
+            bound=None,
+            statistics=SolveStatistics(num_columns=0),
+            solver="highs",
+            solver_version=HighsBackend().version,
+        )
+
+    def _part_of_times(self, sifted: Sifted) -> float:
+        """What part of the relaxation's objective are times, and not what jobs pay that have waited for too long."""
+        found = self._instance.schedules
+        late = float(np.where(found.pair < 0, self._instance.late[found.job], 0.0) @ sifted.point)
+        if sifted.objective is None or sifted.objective <= 0:
+            return 1.0
+        return max(_LEAST_OF_TIMES, 1.0 - late / sifted.objective)
 
     def _undecided(self, sifted: Sifted) -> Mask:
         """(S,) schedules that were taken in, of jobs of which the relaxation has decided what they have now those with
@@ -129,17 +195,22 @@ class Search:
             return lifted
 
         def tell(progress: Progress) -> None:
-            point = None if progress.incumbent is None else whole(progress.incumbent)
-            told = replace(progress, elapsed_s=self._elapsed_s(), bound=bound, incumbent=point)
-            self._monitor.on_progress(told)
+            """Of incumbents those alone that are better than what has been told: whoever ends this has the last one."""
+            point, objective = None, progress.objective
+            if progress.incumbent is not None and objective is not None and objective < self._told:
+                self._told, point = objective, whole(progress.incumbent)
+            known = self._told if np.isfinite(self._told) else None
+            self._monitor.on_progress(
+                replace(progress, elapsed_s=self._elapsed_s(), objective=known, bound=bound, incumbent=point)
+            )
 
         left_s = max(_LEAST_TIME_S, self._options.time_limit_s - self._elapsed_s())
         options = replace(
             self._options,
             solver="highs",
             time_limit_s=left_s,
-            relative_gap=min(_CAREFUL, self._options.relative_gap),
-            warm_start=None,
+            relative_gap=min(_CAREFUL, self._options.relative_gap) * self._of_times,
+            warm_start=self._known_within(columns),
             prices=None,
         )
         result = solve(problem, options, replace(self._monitor, on_progress=tell))
@@ -151,11 +222,18 @@ class Search:
                 self._best = result
         return result
 
+    def _known_within(self, columns: IntVector) -> FloatVector | None:
+        """The best point in these columns, None where it has others."""
+        if self._best is None or self._best.incumbent is None:
+            return None
+        point = self._best.incumbent[columns]
+        return point if np.count_nonzero(point) == np.count_nonzero(self._best.incumbent) else None
+
     def _is_closed(self, bound: float) -> bool:
         best = self._best
         if best is None or best.objective is None:
             return False
-        return best.objective - bound <= self._options.relative_gap * abs(best.objective)
+        return best.objective - bound <= self._options.relative_gap * self._of_times * abs(best.objective)
 
     def _concluded(self, sifted: Sifted, last: SolveResult, bound: float) -> SolveResult:
         """What is known of the whole."""

@@ -1,5 +1,10 @@
 """Column by column against the whole linear program."""
 
+from dataclasses import replace
+from itertools import count
+from types import SimpleNamespace
+
+import highspy
 import numpy as np
 import pytest
 from scipy import sparse
@@ -62,13 +67,57 @@ def test_it_finds_the_optimum_and_proves_it_with_few_columns(seed: int) -> None:
     assert better == pytest.approx(best - 1e-3 * found.prices[6], abs=1e-6)
 
 
-def test_prices_that_are_known_save_rounds_and_whoever_must_stop_has_a_bound() -> None:
+def test_whoever_must_stop_has_a_bound() -> None:
     problem, group = random_choices(0)
-    part, start = group, np.arange(group.size) % 40 == 0
-    cold = sift(problem, group, part, start, 0.0)
-    warm = sift(problem, group, part, start, 0.0, cold.prices)
-    assert warm.num_rounds < cold.num_rounds
-    assert warm.objective == pytest.approx(cold.objective, rel=1e-9)
-    stopped = sift(problem, group, part, start, 0.0, stop=lambda: True)
-    assert stopped.num_rounds == 1
-    assert stopped.bound <= cold.bound + 1e-9
+    start = np.arange(group.size) % 40 == 0
+    whole = sift(problem, group, group, start, 0.0)
+    at_once = sift(problem, group, group, start, 0.0, stop=lambda: True)
+    assert at_once.num_rounds == 0
+    assert at_once.objective is None
+    assert problem.offset <= at_once.bound <= whole.bound
+    rounds = count()
+    first = sift(problem, group, group, start, 0.0, stop=lambda: next(rounds) > 3)
+    assert first.num_rounds == 1
+    assert at_once.bound <= first.bound <= whole.bound + 1e-9
+
+
+def test_a_round_ends_when_the_time_does() -> None:
+    """The second round of a problem of one group per part is stopped within, and the first one counts."""
+    problem, group = random_choices(1, 60, 60)
+    start = np.arange(group.size) % 60 == 0
+    asked = count()
+    whole = sift(problem, group, group, start, 0.0, stop=lambda: next(asked) < 0)
+    num_asked = next(asked)
+    # At every pivot, and not only before every round.
+    assert num_asked > 4 * whole.num_rounds
+    asked = count()
+    stopped = sift(problem, group, group, start, 0.0, stop=lambda: next(asked) > num_asked // 2)
+    assert next(asked) <= num_asked // 2 + 4
+    assert stopped.num_rounds < whole.num_rounds
+    assert stopped.bound <= whole.bound + 1e-9
+
+
+def test_prices_of_the_wrong_sign_prove_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Coefficients of a scarce row may be negative; a dual of the wrong sign must not make such columns cheap."""
+    problem, group = random_choices(2)
+    matrix = problem.matrix.toarray()
+    matrix[-1] -= 0.5
+    problem = replace(problem, matrix=sparse.csc_array(matrix))
+    best = solve(problem, SolveOptions()).objective
+    real = highspy.Highs.getSolution
+
+    def wrong(highs: highspy.Highs) -> SimpleNamespace:
+        solution = real(highs)
+        return SimpleNamespace(
+            col_value=solution.col_value, row_dual=[*list(solution.row_dual)[:-1], 0.5 + abs(solution.row_dual[-1])]
+        )
+
+    monkeypatch.setattr(highspy.Highs, "getSolution", wrong)
+    found = sift(problem, group, group, np.arange(group.size) % 40 == 0, 0.0)
+    assert best is not None
+    assert found.prices[-1] == 0.0
+    assert found.bound <= best + 1e-9
+    # Reduced costs are those at the prices.
+    raw = problem.objective + problem.matrix.T @ found.prices
+    least = np.minimum(np.minimum.reduceat(raw, np.flatnonzero(np.diff(group, prepend=-1))), 0.0)
+    np.testing.assert_allclose(found.reduced, raw - least[group])

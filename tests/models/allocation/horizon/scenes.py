@@ -35,7 +35,7 @@ def random_parameters(rng: Random) -> HorizonParameters:
     return HorizonParameters(
         interval_s=rng.choice((30.0, 60.0)),
         num_intervals=num_intervals,
-        horizon_s=rng.choice((None, 1000.0)),
+        horizon_s=rng.choice((None, 1000.0)) if num_intervals > 1 else None,
         restart_price=rng.choice((0.0, 1.0, 3.0)),
         longest_wait_s=rng.choice((None, 21_600.0)),
     )

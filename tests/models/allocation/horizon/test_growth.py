@@ -1,14 +1,22 @@
 """Listing schedules, solving, placing and checking cost as much as there are jobs and nodes."""
 
+from dataclasses import replace
+
 from models.allocation.horizon.formulation import formulate_horizon
+from models.allocation.horizon.openings import openings
+from models.allocation.horizon.openings_check import LaterGpus
 from models.allocation.horizon.parameters import HorizonParameters
+from models.allocation.sia.instance import sia_instance
+from models.allocation.sia.parameters import SiaParameters
 from models.clock import PhaseClock
+from models.windows import availability
 from models.workload import Snapshot
 from solver.monitor import SolveMonitor
 from solver.options import SolveOptions
 from tests.growth import work
 from tests.models.allocation.horizon.test_check import job
 from tests.models.placement.scenes import cluster, node, on
+from topology.calendar import CalendarEntry, EntryKind
 
 
 def busy(num_nodes: int) -> Snapshot:
@@ -33,3 +41,27 @@ def test_a_plan_grows_with_the_size() -> None:
     small, large = busy(15), busy(30)
     plan(small)
     assert work(lambda: plan(large)) <= 2.3 * work(lambda: plan(small))
+
+
+def test_reading_the_calendar_grows_with_nodes_and_jobs() -> None:
+    """Every third node has an entry of its own; counted once for the program, and again for its check."""
+
+    def read(snapshot: Snapshot) -> None:
+        parameters = HorizonParameters()
+        base = sia_instance(snapshot, SiaParameters(), PhaseClock())
+        windows = availability(snapshot, parameters.epsilon)
+
+        def both() -> None:
+            openings(base, windows, snapshot)
+            LaterGpus(snapshot, snapshot, parameters.epsilon, base.taken.pinned).mean(60.0, 600.0)
+
+        costs.append(work(both))
+
+    costs: list[int] = []
+    for num_nodes in (60, 120):
+        entries = tuple(
+            CalendarEntry(name=f"m{k}", kind=EntryKind.MAINTENANCE, from_s=50.0 + k, until_s=500.0, nodes=(f"n{k}",))
+            for k in range(0, num_nodes, 3)
+        )
+        read(replace(busy(num_nodes), calendar=entries))
+    assert costs[1] <= 2.3 * costs[0]

@@ -1,20 +1,25 @@
 """Intervals, which configurations are worth having, and what a schedule takes."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
-from models.allocation.horizon.intervals import growing, open_gpus
+from models.allocation.horizon.instance import horizon_instance
+from models.allocation.horizon.intervals import growing
+from models.allocation.horizon.openings_check import LaterGpus
 from models.allocation.horizon.parameters import HorizonObjective, HorizonParameters
 from models.allocation.horizon.schedules import Shapes, efficient, worth_having
+from models.clock import PhaseClock
 from models.performance.goodput.spec import TableEntry, ThroughputTable
-from models.windows import availability
 from models.workload import Job, Snapshot
 from stowplan.errors import InputError
 from tests.models.allocation.horizon.scenes import instance_of
 from tests.models.placement.scenes import cluster, node, on
 from topology.calendar import CalendarEntry, EntryKind
+from topology.cluster import NodeState
 
 SHAPES = Shapes(type_index=np.array([0, 0, 0, 1]), num_gpus=np.array([1, 2, 4, 1]), num_types=2)
 
@@ -81,20 +86,64 @@ def test_a_schedule_ends_when_its_work_is_done() -> None:
     np.testing.assert_allclose(it.cost, found.ends_s)
 
 
+def _later(
+    scene: Snapshot, entries: Sequence[CalendarEntry], planned: Snapshot | None = None, lasts_s: float = 3.0
+) -> list[float]:
+    """GPUs in intervals of 100 s beside a calendar, of `planned` if that is another one; the check finds the same."""
+    calendar = replace(scene, calendar=tuple(entries))
+    shown = planned or calendar
+    it = horizon_instance(
+        shown, HorizonParameters(num_intervals=3, interval_s=100.0, horizon_s=100.0 * lasts_s), PhaseClock(), calendar
+    )
+    bounds_s = it.intervals.bounds_s.tolist()
+    audit = LaterGpus(shown, calendar, it.parameters.epsilon, it.sia.taken.pinned)
+    again = [audit.mean(first_s, last_s)["a"] for first_s, last_s in pairwise(bounds_s)]
+    np.testing.assert_allclose(it.open_gpus, [again])
+    return again
+
+
 def test_the_calendar_takes_nodes_later() -> None:
     scene = replace(_scene(), cluster=cluster(node("n", 2), node("m", 4)))
     entries = [
         CalendarEntry(name="r", kind=EntryKind.RESERVATION, from_s=150.0, until_s=250.0, nodes=("m",)),
         CalendarEntry(name="d", kind=EntryKind.DEPARTURE, from_s=200.0, nodes=("m",)),
     ]
-    found = open_gpus(
-        growing(100.0, 3, 300.0),
-        scene.cluster.nodes,
-        np.array([2, 4]),
-        ("a",),
-        availability(replace(scene, calendar=tuple(entries)), 0.1),
-    )
-    np.testing.assert_allclose(found, [[6.0, 2 + 2.0, 2.0]])
+    np.testing.assert_allclose(_later(scene, entries), [6.0, 2 + 2.0, 2.0])
+
+
+def test_entries_take_nothing_from_the_jobs_that_they_are_for_or_that_may_stay() -> None:
+    scene = _scene()
+    (job,) = scene.jobs
+    own = replace(scene, jobs=(replace(job, calendar_entry="r"),))
+    both = replace(own, jobs=(*own.jobs, replace(job, id="guest", current=None)))
+    hard = CalendarEntry(name="r", kind=EntryKind.RESERVATION, from_s=50.0, until_s=150.0, nodes=("n",))
+    np.testing.assert_allclose(_later(own, [hard]), [2.0, 2.0, 2.0])
+    np.testing.assert_allclose(_later(both, [hard]), [1.0, 1.0, 2.0])
+    soft = replace(hard, hard=False)
+    np.testing.assert_allclose(_later(scene, [soft]), [2.0, 2.0, 2.0])
+    rigid = replace(scene, jobs=(replace(job, preemptible=False, current=None),))
+    np.testing.assert_allclose(_later(rigid, [soft]), [1.0, 1.0, 2.0])
+    np.testing.assert_allclose(_later(own, [replace(soft, kind=EntryKind.MAINTENANCE)]), [1.0, 1.0, 2.0])
+
+
+def test_nodes_that_are_closed_now_are_there_when_they_open() -> None:
+    scene = replace(_scene(), cluster=cluster(node("n", 2), node("m", 4, in_use=(3,))))
+    maintenance = CalendarEntry(name="m", kind=EntryKind.MAINTENANCE, from_s=-10.0, until_s=150.0, nodes=("m",))
+    closed = replace(scene, cluster=cluster(node("n", 2), node("m", 4, in_use=(3,), state=NodeState.DRAINED)))
+    np.testing.assert_allclose(_later(scene, [maintenance], closed), [2.0, 3.5, 5.0])
+    # Nobody can say that the job would be off in time; of what another entry takes later the node is closed again.
+    coming = replace(maintenance, from_s=90.0)
+    again = replace(maintenance, name="again", from_s=250.0, until_s=None)
+    np.testing.assert_allclose(_later(scene, [coming], closed), [2.0, 3.5, 5.0])
+    np.testing.assert_allclose(_later(scene, [again], closed), [2.0, 2.0, 2.0])
+    # What is drained by itself stays so, and what other jobs have that are planned on nodes of their own is theirs.
+    np.testing.assert_allclose(_later(closed, [maintenance], closed), [2.0, 2.0, 2.0])
+    (job,) = scene.jobs
+    theirs = replace(scene, jobs=(job, replace(job, id="other", current=None, calendar_entry="r")))
+    reserved = replace(maintenance, name="r", kind=EntryKind.RESERVATION)
+    np.testing.assert_allclose(_later(theirs, [reserved], closed), [2.0, 2.0, 2.0])
+    belongs = replace(closed, jobs=(replace(job, calendar_entry="s"),))
+    np.testing.assert_allclose(_later(theirs, [maintenance], belongs), [2.0, 2.0, 2.0])
 
 
 def test_parameters_that_cannot_be() -> None:
@@ -104,3 +153,6 @@ def test_parameters_that_cannot_be() -> None:
         HorizonParameters(objective=HorizonObjective.GOODPUT)
     with pytest.raises(InputError, match="at least 240, 4 times interval_s"):
         HorizonParameters(horizon_s=200.0)
+    with pytest.raises(InputError, match=r"horizon_s is 900\.0; one interval ends at interval_s, 60: leave it out"):
+        HorizonParameters(num_intervals=1, horizon_s=900.0)
+    HorizonParameters(num_intervals=1, horizon_s=60.0)

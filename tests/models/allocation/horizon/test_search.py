@@ -1,0 +1,127 @@
+"""The search has an answer whenever it ends, tells of what is better alone, and closes the gap of times."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from models.allocation.horizon import search
+from models.allocation.horizon.formulation import HorizonFormulation, formulate_horizon
+from models.allocation.horizon.instance import horizon_instance
+from models.clock import PhaseClock
+from models.workload import Snapshot
+from solver.feasibility import violations
+from solver.monitor import Progress, SolveMonitor
+from solver.options import SolveOptions
+from solver.problem import MatrixProblem
+from solver.result import Limit, SolveResult, TerminationReason
+from solver.solve import solve
+from tests.models.allocation.horizon.test_check import PARAMETERS, job, queue
+from tests.models.placement.scenes import cluster, node, on
+from topology.calendar import CalendarEntry, EntryKind
+
+
+def _formulated(snapshot: Snapshot) -> HorizonFormulation:
+    formulation = formulate_horizon(snapshot, PARAMETERS, PhaseClock())
+    assert isinstance(formulation, HorizonFormulation)
+    return formulation
+
+
+def _recorded(monkeypatch: pytest.MonkeyPatch, *, worse: bool = False) -> list[tuple[MatrixProblem, SolveOptions]]:
+    """What the search asks of the solver, which with `worse` first finds points that are worse than any known."""
+    asked: list[tuple[MatrixProblem, SolveOptions]] = []
+
+    def recording(problem: MatrixProblem, options: SolveOptions, monitor: SolveMonitor) -> SolveResult:
+        asked.append((problem, options))
+        if worse:
+            point = np.zeros(problem.num_columns)
+            monitor.on_progress(Progress(elapsed_s=0.0, objective=1e9, incumbent=point))
+        return solve(problem, options, monitor)
+
+    monkeypatch.setattr(search, "solve", recording)
+    return asked
+
+
+@pytest.mark.parametrize("is_canceled", [True, False])
+def test_a_limit_before_anything_is_solved_leaves_who_runs_where_it_is(is_canceled: bool) -> None:
+    """`short` runs and stays, `long` waits until the horizon: there is that plan, and it is checked."""
+    told: list[Progress] = []
+    formulation, monitor = _formulated(queue()), SolveMonitor(on_progress=told.append)
+    if is_canceled:
+        monitor.canceled.set()
+    result = formulation.solve(SolveOptions(solver="auto", time_limit_s=60.0 if is_canceled else 1e-9), monitor)
+    assert result.termination is TerminationReason.FEASIBLE
+    assert result.limit is (Limit.INTERRUPTED if is_canceled else Limit.TIME)
+    assert result.objective == pytest.approx((30 + 960 + 10 + 1000) / 2)
+    assert result.bound is not None
+    assert result.incumbent is not None
+    plan = formulation.extract(result.incumbent, PhaseClock())
+    assert [item.job_id for item in plan.allocations] == ["short"]
+    assert formulation.violations(plan, result.objective or 0.0) == []
+    assert [progress.objective for progress in told] == [result.objective]
+
+
+def test_what_is_known_first_keeps_to_the_calendar() -> None:
+    """The node of a running job closes after a minute and a half: it is planned there until then at most."""
+    running = job("x", 500.0, {1: 1.0}, remaining_s=500.0, current=on({"n": (0,)}))
+    closes = CalendarEntry(name="m", kind=EntryKind.MAINTENANCE, from_s=90.0, until_s=900.0, nodes=("n",))
+    snapshot = Snapshot(cluster=cluster(node("n", 1)), jobs=(running,), calendar=(closes,))
+    without = replace(snapshot, calendar=())
+    monitor = SolveMonitor()
+    monitor.canceled.set()
+    objectives = []
+    for calendar in (without, snapshot):
+        formulation = HorizonFormulation(horizon_instance(without, PARAMETERS, PhaseClock(), calendar))
+        result = formulation.solve(SolveOptions(solver="auto"), monitor)
+        assert result.incumbent is not None
+        assert not violations(formulation.problem, result.incumbent)
+        objectives.append(result.objective)
+    # 60 s of 500 are done, the rest is for after the horizon.
+    assert objectives == pytest.approx([500.0, 960 + 10 + 440])
+
+
+def test_progress_gets_better(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Progress] = []
+    _recorded(monkeypatch, worse=True)
+    # One of the two that run must stop for the short one, so that what is known first is not the best.
+    running = [job(name, 2000.0, {1: 1.0}, current=on({name: (0,)})) for name in ("n", "m")]
+    waiting = job("short", 20.0, {1: 1.0})
+    formulation = _formulated(Snapshot(cluster=cluster(node("n", 1), node("m", 1)), jobs=(*running, waiting)))
+    result = formulation.solve(SolveOptions(solver="auto"), SolveMonitor(on_progress=told.append))
+    incumbents = [progress for progress in told if progress.incumbent is not None]
+    objectives = [progress.objective for progress in incumbents if progress.objective is not None]
+    assert len(objectives) > 1
+    assert objectives == sorted(objectives, reverse=True)
+    assert objectives[-1] == pytest.approx(result.objective)
+    assert all(progress.objective is None or progress.objective < 1e9 for progress in told)
+    for progress in incumbents:
+        assert progress.incumbent is not None
+        assert not violations(formulation.problem, progress.incumbent)
+
+
+def test_the_solver_begins_with_the_best_point_that_its_columns_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = _recorded(monkeypatch)
+    formulation = _formulated(queue())
+    formulation.solve(SolveOptions(solver="auto"), SolveMonitor())
+    problem, options = asked[0]
+    assert options.warm_start is not None
+    assert not violations(problem, options.warm_start)
+    # As in the first test.
+    assert problem.value(options.warm_start) == pytest.approx((30 + 960 + 10 + 1000) / 2)
+
+
+def test_the_gap_is_one_of_times_where_jobs_wait_for_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twenty old jobs and one GPU: what nineteen pay is most of the objective, whatever is planned."""
+    asked = _recorded(monkeypatch)
+    old = tuple(job(f"j{k}", 50.0 + 10 * k, {1: 1.0}, age_s=30_000.0) for k in range(20))
+    formulation = _formulated(Snapshot(cluster=cluster(node("n", 1)), jobs=old))
+    result = formulation.solve(SolveOptions(solver="auto", relative_gap=1e-2), SolveMonitor())
+    assert result.incumbent is not None
+    assert result.objective is not None
+    assert result.bound is not None
+    plan = formulation.extract(result.incumbent, PhaseClock())
+    times = sum(term.value for term in plan.score if term.term == "completion_time")
+    assert times < 0.1 * result.objective
+    assert all(options.relative_gap <= 1.01e-4 * times / result.objective for _, options in asked)
+    assert result.termination is TerminationReason.OPTIMAL
+    assert result.objective - result.bound <= 1.01e-2 * times
