@@ -927,7 +927,8 @@ class HorizonParametersDoc(TypedDict, closed=True):
     """
     horizon_s: NotRequired[float | None]
     """
-    When the last interval ends, at least num_intervals x interval_s. null: when all that is left can be done.
+    When the last interval ends, at least num_intervals x interval_s; of one interval that. null: when all that is
+    left can be done.
     """
     restart_price: NotRequired[float]
     """
