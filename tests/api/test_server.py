@@ -76,7 +76,7 @@ def test_every_setting_says_what_it_is_and_few_lack_an_option() -> None:
         *("max_bodies_bytes", "header_timeout_s", "body_timeout_s", "max_connections"),
         *("max_wait_s", "deadline_slack_s", "heartbeat_s", "shutdown_s"),
         *("client_share", "client_requests_per_s", "client_burst", "keep_audit_days"),
-        *("keep_events_days", "keep_metrics_days", "keep_steps", "keep_deployments_days"),
+        *("keep_events_days", "keep_metrics_days", "keep_steps", "keep_deployments_days", "keep_deployments"),
         "token",
     }
 

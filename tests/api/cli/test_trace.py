@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from api.cli import options
+from api.cli import paths
 from api.cli.exit_codes import ExitCode
 from api.cli.main import app
 from tests.workloads.readers.slurm_samples import STEPS
@@ -72,7 +72,7 @@ def test_columns_may_be_named_and_standard_input_read(tmp_path: Path, monkeypatc
     path.write_text("t,n\n5,2\n")
     result = run(path, "--columns", "submit=t,gpus=n")
     assert (result.exit_code, result.stdout.splitlines()[0]) == (ExitCode.PLANNED, "own")
-    monkeypatch.setattr(options, "_STDIN", path)
+    monkeypatch.setattr(paths, "_STDIN", path)
     assert run("-", "--columns", "submit=t,gpus=n").stdout.splitlines()[0] == "stdin"
 
 
