@@ -254,7 +254,7 @@ def test_a_full_disk_is_said_and_leaves_nothing(
         answer = client.post("/v1/deployments", json=body())
     assert (answer.status_code, answer.json()["code"]) == (507, "storage_full"), answer.text
     assert str(folder) in answer.json()["detail"]
-    assert list(folder.iterdir()) == []
+    assert list(folder.glob("deployment-*")) == []
     deployed(client)
 
 
@@ -283,7 +283,7 @@ def test_a_refused_change_leaves_nothing(
 ) -> None:
     path = deployed(client, plan=on(("a", 0)), cluster=nodes("a"), training=LONG)
     wait(client, path, lambda document: document["phase"] == "running")
-    (root,) = folder.iterdir()
+    (root,) = folder.glob("deployment-*")
     before = records(root)
     whole, errors = pkgutil.resolve_name(fails), [error]
 
