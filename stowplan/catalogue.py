@@ -24,6 +24,7 @@ from typing import Any, Generic, TypeVar
 
 from stowplan.errors import InputError, Issue, pointer_of
 from stowplan.tables import Keys, below, list_of, read_table, text, truth
+from stowplan.variables import variable
 
 VARIABLE = "STOWPLAN_CATALOGUE"
 _SECTIONS = ("gpu", "model")
@@ -169,15 +170,8 @@ def _digest(file: str) -> str | None:
 @contextmanager
 def own_catalogue(file: Path) -> Iterator[None]:
     """Make a file the user's one, for this process and those that it starts."""
-    before = os.environ.get(VARIABLE)
-    os.environ[VARIABLE] = str(file.absolute())
-    try:
+    with variable(VARIABLE, str(file.absolute())):
         yield
-    finally:
-        if before is None:
-            del os.environ[VARIABLE]
-        else:
-            os.environ[VARIABLE] = before
 
 
 def _tables(file: Path, section: str) -> Mapping[str, object]:

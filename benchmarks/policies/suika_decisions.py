@@ -17,9 +17,7 @@ Gaps. gap: (bound - objective) / objective, the number that answers carry; the o
 its GPUs. gain gap: (bound - objective) / (bound - objective without scale-outs), of the events with something to gain.
 """
 
-import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from tempfile import TemporaryDirectory
@@ -41,6 +39,7 @@ from solver.monitor import SolveMonitor
 from solver.options import SolveOptions
 from stowplan.child_environment import CACHE_VARIABLE
 from stowplan.errors import raise_for_errors
+from stowplan.variables import variable
 
 _ROUNDING = 1e-6
 _QUANTILES = (50, 90, 99)
@@ -77,10 +76,11 @@ def main(
     rows: list[Row] = []
     for num_nodes in nodes:
         for load in loads:
-            with _remembering(""):
+            # Empty: what is remembered is in the process alone.
+            with variable(CACHE_VARIABLE, ""):
                 warm = [list(_events(num_nodes, load, seed, events, is_cold=False)) for seed in range(seeds)]
                 cold = list(_events(num_nodes, load, 0, cold_events, is_cold=True))
-            with TemporaryDirectory() as folder, _remembering(folder):
+            with TemporaryDirectory() as folder, variable(CACHE_VARIABLE, folder):
                 list(_events(num_nodes, load, 0, cold_events, is_cold=False))
                 restarted = list(_events(num_nodes, load, 0, cold_events, is_cold=True))
             rows.append(_row(num_nodes, load, [event for of_seed in warm for event in of_seed[1:]], cold, restarted))
@@ -104,20 +104,6 @@ def _events(num_nodes: int, load: float, seed: int, count: int, *, is_cold: bool
         event, plan = _planned(snapshot)
         stream.carry_out(plan)
         yield event
-
-
-@contextmanager
-def _remembering(folder: str) -> Iterator[None]:
-    """Remember on disk in a folder; empty: in the process alone."""
-    before = os.environ.get(CACHE_VARIABLE)
-    os.environ[CACHE_VARIABLE] = folder
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[CACHE_VARIABLE]
-        else:
-            os.environ[CACHE_VARIABLE] = before
 
 
 def _planned(snapshot: Snapshot) -> tuple[_Event, Plan]:
