@@ -12,7 +12,8 @@ def test_it_is_as_before_behind_it(monkeypatch: pytest.MonkeyPatch, before: str 
     monkeypatch.delenv("STOWPLAN_TRIED", raising=False)
     if before is not None:
         monkeypatch.setenv("STOWPLAN_TRIED", before)
-    with pytest.raises(KeyError), variable("STOWPLAN_TRIED", "new"):
+    with variable("STOWPLAN_TRIED", "new"):
         assert os.environ["STOWPLAN_TRIED"] == "new"
+    with pytest.raises(KeyError), variable("STOWPLAN_TRIED", "newer"):
         raise KeyError
     assert os.environ.get("STOWPLAN_TRIED") == before

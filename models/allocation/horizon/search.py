@@ -51,7 +51,7 @@ class Search:
     """One solve of `problem`, the program of the instance.
 
     prices: of GPUs at the relaxation, by the names of rows; rent: (S,), what a schedule takes at these prices: so much
-    less the others get done.
+    less the others get done; None as long as there are no prices.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Search:
         self._told = np.inf
         self._of_times = 1.0
         self.prices: Mapping[str, float] = {}
-        self.rent = np.zeros(len(instance.schedules))
+        self.rent: FloatVector | None = None
 
     def run(self) -> SolveResult:
         """The best plan within the gap, or as far as the time goes."""
