@@ -9,11 +9,13 @@ Traps that this file steps around (each has a test):
 """
 
 import time
+from functools import cached_property
 
 import highspy
 import numpy as np
 
 from solver.backends.base import NativeOutcome, ProgressFeed, conclude
+from solver.feasibility import violations
 from solver.monitor import SolveMonitor
 from solver.options import SolveOptions
 from solver.problem import MatrixProblem
@@ -23,6 +25,7 @@ from stowplan.arrays import FloatVector
 from stowplan.errors import BackendError
 
 _Status = highspy.HighsModelStatus
+_FEASIBILITY_JUMP = "mip_heuristic_run_feasibility_jump"
 
 ENDINGS: dict[highspy.HighsModelStatus, TerminationReason | Limit] = {
     _Status.kNotset: TerminationReason.OTHER_ERROR,
@@ -54,7 +57,7 @@ class HighsBackend:
 
     name = "highs"
 
-    @property
+    @cached_property
     def version(self) -> str:
         """Version of the HiGHS library."""
         return str(highspy.Highs().version())
@@ -68,7 +71,7 @@ class HighsBackend:
         _set_options(highs, options)
         if target is not None:
             _check(highs.setOptionValue("objective_target", target), "option objective_target")
-        _set_start(highs, options.warm_start)
+        _set_start(highs, problem, options.warm_start)
         _subscribe(highs, feed, monitor, is_mip=bool(problem.integrality.any()))
         load_s, cpu_s = feed.elapsed_s(), time.process_time()
         _check(highs.setOptionValue("time_limit", max(0.0, options.time_limit_s - load_s)), "option time_limit")
@@ -137,7 +140,7 @@ def _set_options(highs: highspy.Highs, options: SolveOptions) -> None:
         _check(highs.setOptionValue(name, value), f"option {name} = {value!r}")
 
 
-def _set_start(highs: highspy.Highs, start: FloatVector | None) -> None:
+def _set_start(highs: highspy.Highs, problem: MatrixProblem, start: FloatVector | None) -> None:
     """Give what is known of the start. HiGHS completes it, or drops it when it is of no use."""
     if start is None:
         return
@@ -146,6 +149,9 @@ def _set_start(highs: highspy.Highs, start: FloatVector | None) -> None:
         solution = highspy.HighsSolution()
         solution.col_value = start.tolist()
         highs.setSolution(solution)
+        if not violations(problem, start):
+            # It looks for a first point, in steps whose number has a floor: most of the time of a small problem.
+            _check(highs.setOptionValue(_FEASIBILITY_JUMP, False), f"option {_FEASIBILITY_JUMP}")
     elif known.size:
         highs.setSolution(known.size, known.astype(np.int32), start[known])
 
