@@ -2,14 +2,14 @@
 
 import importlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 from api.common.settings import RAY, Settings
 from executor.extra import missing_extra
 from models.policies import DECLARATIONS, FORMULATIONS
 from solver.engine import WorkerEngine
+from solver.forking import ForkingEngine
 from solver.pool import WorkerPool
-from solver.process import LocalEngine
 from solver.registry import BACKEND_MODULES
 from stowplan.errors import ExtraMissingError
 
@@ -57,7 +57,8 @@ def worker_engine(settings: Settings) -> Iterator[WorkerEngine]:
         When there is no cluster at the address.
     """
     if settings.engine != RAY:
-        yield LocalEngine()
+        with closing(ForkingEngine(PRELOAD, IDLE_LOAD)) as local:
+            yield local
         return
     if missing := missing_extra("the engine ray", ("ray",), extra="ray"):
         raise ExtraMissingError(missing)

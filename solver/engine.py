@@ -61,6 +61,11 @@ class Worker(ABC):
         self.ready = self.ready or (self.poll(seconds) and self.receive() == ("ready",))
         return self.ready
 
+    @property
+    def is_outdated(self) -> bool:
+        """Whether one that starts now would have loaded what this one has not."""
+        return False
+
     def cancel(self, number: int) -> None:
         """Ask the task `number` to stop, if it still runs."""
         with suppress(OSError):

@@ -1,10 +1,9 @@
 """A pool of worker processes with a hard deadline for every task.
 
-Solvers can ignore a request to stop, leak memory or crash; a process can be killed. Every worker is a fresh
-interpreter (never forked: a forked child of a process that has solved hangs in HiGHS), on this machine or wherever an
-engine runs it (`solver.engine`), and is looked after by one thread here, which feeds it tasks, hands on progress, asks
-it to stop at the deadline, kills it after a short grace and replaces it. Nothing here imports a solver or a modelling
-language.
+Solvers can ignore a request to stop, leak memory or crash; a process can be killed. Every worker is a process of its
+own (never forked from one that has solved: it hangs in HiGHS then), on this machine or wherever an engine runs it
+(`solver.engine`), and is looked after by one thread here, which feeds it tasks, hands on progress, asks it to stop at
+the deadline, kills it after a short grace and replaces it. Nothing here imports a solver or a modelling language.
 
 Callbacks are called from the pool's threads and should return soon; what they raise is logged and dropped.
 """
@@ -195,8 +194,9 @@ class WorkerPool:
     """`num_workers` processes and a queue of at most `max_queue` waiting tasks, in the order of `solver.queue`.
 
     A worker is replaced after `max_tasks_per_worker` tasks, which bounds what leaks; with `warm_spare` it works on
-    until another is ready that has loaded everything. `preload` names modules that a worker imports before it is
-    ready, `idle_load` those that it imports once `load_idle` was called, while no task waits.
+    until another is ready that has loaded everything, and so does one that is outdated (`Worker.is_outdated`).
+    `preload` names modules that a worker imports before it is ready, `idle_load` those that it imports once
+    `load_idle` was called, while no task waits.
 
     A start that fails, or takes longer than `start_limit_s`, is tried again, later and with more time. After
     `start_attempts` of them in a row in every slot the pool is in `trouble`: it takes no task, until a worker starts.
@@ -238,6 +238,7 @@ class WorkerPool:
         self._idle: set[Worker] = set()
         self._num_busy = 0
         self._num_started = 0
+        self._num_renewed = 0
         self._num_workers = num_workers
         self._numbers = itertools.count(1)
         self._warm_spare = warm_spare
@@ -304,7 +305,7 @@ class WorkerPool:
     @property
     def num_restarts(self) -> int:
         """Workers that took the place of one that was used up or died."""
-        return max(0, self._num_started - self._num_workers)
+        return max(0, self._num_started - self._num_renewed - self._num_workers)
 
     @property
     def trouble(self) -> str | None:
@@ -383,8 +384,8 @@ class WorkerPool:
                 continue
             with self._changed:
                 self._failures[slot] = 0
-            has_worked, worker = self._feed(worker, place)
-            if not has_worked:
+            goes_well, worker = self._feed(worker, place)
+            if not goes_well:
                 self._pause(_IDLE_CHECK_S)
         if worker is not None:
             self._end(worker)
@@ -469,11 +470,18 @@ class WorkerPool:
     def _feed(self, worker: Worker, place: Slot) -> tuple[bool, Worker | None]:
         """Give `worker` tasks until it is used up, has died, or the pool closes; then it is gone.
 
-        Returns whether it took any, and the next worker, if there is one.
+        Returns whether there is no reason to pause, and the next worker, if there is one.
         """
         spare: Worker | None = None
-        count = 0
-        while (ticket := self._next_ticket(worker, spare)) is not None:
+        count, is_renewed = 0, not self._warm_spare
+        while True:
+            ticket = self._next_ticket(worker, spare, until_outdated=not is_renewed)
+            if ticket is None:
+                if is_renewed or not self._is_outdated(worker):
+                    break
+                is_renewed, spare = True, self._spare(spare, place)
+                self._num_renewed += spare is not None
+                continue
             usable = self._work(worker, ticket)
             count += 1
             if not usable or (count >= self._max_tasks and not self._warm_spare):
@@ -483,7 +491,10 @@ class WorkerPool:
         if worker.alive:
             worker.retire()
         self._end(worker)
-        return count > 0, spare
+        return count > 0 or spare is not None, spare
+
+    def _is_outdated(self, worker: Worker) -> bool:
+        return not self._closed and worker.alive and worker.is_outdated
 
     def _work(self, worker: Worker, ticket: Ticket) -> bool:
         try:
@@ -492,8 +503,8 @@ class WorkerPool:
             with self._changed:
                 self._num_busy -= 1
 
-    def _next_ticket(self, worker: Worker, spare: Worker | None) -> Ticket | None:
-        """The next task; None when the pool closes, the worker is dead, or its spare is there."""
+    def _next_ticket(self, worker: Worker, spare: Worker | None, *, until_outdated: bool) -> Ticket | None:
+        """The next task; None when the pool closes, the worker is dead or outdated, or its spare is there."""
         with self._changed:
             self._idle.add(worker)
             try:
@@ -501,6 +512,8 @@ class WorkerPool:
                     if self._queue and not self._is_for_another(worker, self._queue.first()):
                         self._num_busy += 1
                         return self._queue.pop()
+                    if until_outdated and worker.is_outdated:
+                        return None
                     self._changed.wait(_IDLE_CHECK_S)
             finally:
                 self._idle.remove(worker)

@@ -2,13 +2,14 @@
 
 import os
 import pickle
+import select
 import subprocess
 import sys
 import threading
 import time
 from contextlib import suppress
 from multiprocessing.connection import Pipe
-from typing import Any
+from typing import Any, Protocol
 
 from solver.engine import Slot, Worker
 from stowplan.child_environment import child_environment
@@ -21,6 +22,41 @@ _LONGEST_POLL_S = 3600.0
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
+class Process(Protocol):
+    """What is asked of a process that was started, as `subprocess.Popen` has it."""
+
+    @property
+    def returncode(self) -> int | None:
+        """Exit code, or the signal that ended it below 0; None while it is not known."""
+
+    def poll(self) -> int | None:
+        """Look whether it has ended; gives its exit code."""
+
+    def wait(self, timeout: float) -> int:
+        """Wait for its end; TimeoutExpired when it does not come."""
+
+    def kill(self) -> None:
+        """End it now."""
+
+
+def start_interpreter(module: str, arguments: tuple[object, ...], descriptor: int) -> "subprocess.Popen[bytes]":
+    """Run `main` of a module with these arguments, in an interpreter of its own that also has `descriptor`.
+
+    It finds modules where this one does.
+    """
+    called = ", ".join(map(repr, arguments))
+    program = f"import sys; sys.path[:] = {sys.path!r}; from {module} import main; main({called})"
+    return subprocess.Popen(  # noqa: S603  # our own interpreter and code
+        [sys.executable, "-c", program],
+        pass_fds=(descriptor,),
+        stdin=subprocess.DEVNULL,
+        # Solvers print; standard output belongs to the answers of the parent.
+        stdout=2,
+        env=_ONE_THREAD | child_environment(),
+        process_group=0,
+    )
+
+
 class WorkerProcess(Worker):
     """One process and the pipe to it. It dies with the thread that launched it."""
 
@@ -29,27 +65,24 @@ class WorkerProcess(Worker):
         self._preload = preload
         self._idle_load = idle_load
         self._sending = threading.Lock()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Process | None = None
         self._connection, self._remote = Pipe()
+        self._arriving = select.poll()
+        self._arriving.register(self._connection, select.POLLIN)
 
     def _start(self) -> None:
-        descriptor = self._remote.fileno()
-        arguments = f"{descriptor}, {os.getpid()}, {self._preload!r}, {self._idle_load!r}"
-        program = f"import sys; sys.path[:] = {sys.path!r}; from {__package__}.worker import main; main({arguments})"
         try:
-            self._process = subprocess.Popen(  # noqa: S603  # our own interpreter and code
-                [sys.executable, "-c", program],
-                pass_fds=(descriptor,),
-                stdin=subprocess.DEVNULL,
-                # Solvers print; standard output belongs to the answers of the parent.
-                stdout=2,
-                env=_ONE_THREAD | child_environment(),
-                process_group=0,
-            )
+            self._process = self._begin(self._remote.fileno())
         except OSError as error:
             raise WorkerError(f"a worker cannot be started: {error}") from error
         # From here on the end of the process is the end of the connection.
         self._remote.close()
+
+    def _begin(self, descriptor: int) -> Process:
+        """Start the process on its end of the connection; OSError or WorkerError when that cannot be."""
+        return start_interpreter(
+            f"{__package__}.worker", (descriptor, os.getpid(), self._preload, self._idle_load), descriptor
+        )
 
     @property
     def alive(self) -> bool:
@@ -78,7 +111,8 @@ class WorkerProcess(Worker):
     def poll(self, timeout_s: float) -> bool:
         """Wait for a message, or the end of the process."""
         end_s = time.monotonic() + timeout_s
-        while not self._connection.poll(max(0.0, min(end_s - time.monotonic(), _LONGEST_POLL_S))):
+        # One object for all times: `Connection.poll` makes one each time.
+        while not self._arriving.poll(1e3 * max(0.0, min(end_s - time.monotonic(), _LONGEST_POLL_S))):
             if time.monotonic() >= end_s:
                 return False
         return True
@@ -92,7 +126,7 @@ class WorkerProcess(Worker):
         messages = [self._connection.recv_bytes()]
         # The end of the connection is there, too, and is met by the next call.
         with suppress(EOFError, OSError):
-            while self._connection.poll(0):
+            while self._arriving.poll(0):
                 messages.append(self._connection.recv_bytes())
         return messages
 

@@ -39,7 +39,7 @@ def main(descriptor: int, parent: int, preload: Sequence[str], idle_load: Sequen
     while no task waits.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _die_with(parent)
+    die_with(parent)
     connection = Connection(descriptor)
     for module in preload:
         importlib.import_module(module)
@@ -94,7 +94,7 @@ def _next(inbox: _Inbox, modules: Iterator[str]) -> _Task | _Load | None:
             _logger.exception("%s cannot be loaded", module)
 
 
-def _die_with(parent: int) -> None:
+def die_with(parent: int) -> None:
     """Have the kernel kill us with our parent, even while a solver holds the interpreter lock."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -11,6 +11,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import partial
 from multiprocessing.connection import Pipe
 from pathlib import Path
@@ -21,6 +22,7 @@ import pytest
 from solver import worker
 from solver.engine import Worker, WorkerEngine
 from solver.feasibility import violations
+from solver.forking import ForkingEngine
 from solver.monitor import Progress
 from solver.options import SolveOptions
 from solver.pool import DeadlineError, Pickled, QueueFullError, TaskCanceledError, Ticket, WorkerPool
@@ -61,12 +63,15 @@ def is_alive(pid: int) -> bool:
 
 # What a pool decides by itself, whoever runs its workers, is tested with processes of this machine alone, which start
 # in a tenth of the time: that it tries again, waits longer, or has a spare load beside.
-@pytest.fixture(scope="module", params=["local", "ray"])
-def engine(request: pytest.FixtureRequest) -> WorkerEngine:
+@pytest.fixture(scope="module", params=["local", "forking", "ray"])
+def engine(request: pytest.FixtureRequest) -> Iterator[WorkerEngine]:
     if request.param == "local":
-        return LocalEngine()
-    engine: WorkerEngine = request.getfixturevalue("ray_cluster").engine
-    return engine
+        yield LocalEngine()
+    elif request.param == "forking":
+        with closing(ForkingEngine(("solver.worker",), ())) as forking:
+            yield forking
+    else:
+        yield request.getfixturevalue("ray_cluster").engine
 
 
 @pytest.fixture(scope="module")
@@ -484,7 +489,7 @@ def test_a_worker_whose_spare_does_not_start_goes_on(
         until(lambda: pid_of(pool) != pid)
 
 
-@pytest.mark.parametrize("engine_name", ["local", "ray"])
+@pytest.mark.parametrize("engine_name", ["local", "forking", "ray"])
 def test_workers_die_with_their_parent(engine_name: str, request: pytest.FixtureRequest) -> None:
     """One that listens to nobody, one that holds the interpreter lock, and one that solves."""
     work = {
@@ -493,7 +498,9 @@ def test_workers_die_with_their_parent(engine_name: str, request: pytest.Fixture
         name(solving_tasks.optimise): "SolveOptions(solver='scip', relative_gap=0.0)",
     }
     engine = "LocalEngine()"
-    if engine_name == "ray":
+    if engine_name == "forking":
+        engine = "ForkingEngine((), ())"
+    elif engine_name == "ray":
         address = request.getfixturevalue("ray_cluster").address
         engine = f"import_module('solver.ray_engine').RayEngine({address!r})"
     program = f"""
@@ -501,6 +508,7 @@ def test_workers_die_with_their_parent(engine_name: str, request: pytest.Fixture
         from importlib import import_module
         from solver.options import SolveOptions
         from solver.pool import WorkerPool
+        from solver.forking import ForkingEngine
         from solver.process import LocalEngine
         assert not {{"cvxpy", "pyomo", "highspy", "pyscipopt", "ray"}} & set(sys.modules)
         pool = WorkerPool({len(work)}, {len(work)}, engine={engine}).start()
