@@ -100,7 +100,7 @@ def create_app(settings: Settings, pool: WorkerPool | None = None, store: Store 
             own_pool = pool or worker_pool(settings, stack.enter_context(worker_engine(settings))).start()
             # What workers elsewhere read would have to go there.
             near = own_pool if isinstance(own_pool.engine, LocalEngine) else None
-            readers = Readers(reader_pool(settings), settings.read_s, settings.small_body_bytes, near)
+            readers = Readers(reader_pool(settings, own_pool.engine), settings.read_s, settings.small_body_bytes, near)
             if tracing is not None:
                 stack.callback(tracing.close)
             app.state.services = Services(settings, own_store, own_pool, readers, tracing)

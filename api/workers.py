@@ -6,28 +6,19 @@ from contextlib import closing, contextmanager
 
 from api.common.settings import RAY, Settings
 from executor.extra import missing_extra
-from models.policies import DECLARATIONS, FORMULATIONS
+from models.policies import FORMULATIONS
 from solver.engine import WorkerEngine
 from solver.forking import ForkingEngine
 from solver.pool import WorkerPool
+from solver.process import LocalEngine
 from solver.registry import BACKEND_MODULES
 from stowplan.errors import ExtraMissingError
 
-# What a worker loads before it is ready, and what after that, while nobody waits: the most wanted first, Pyomo and
-# CVXPY last, which take seconds (a task that comes meanwhile waits for the one module that is being loaded). The
-# serving process loads none of it.
+# What workers have before one is ready, and what after that, the most wanted first: the process that they are forked
+# from loads it while nobody waits for a fork, the serving process none of it. Pyomo and CVXPY are a fifth of what a
+# service without work has in memory, and take a second once in a worker whose task needs them: a policy that declares
+# its model, an export, why a model has no solution.
 PRELOAD = ("api.plans.planning", "api.reading.packed")
-IDLE_LOAD = (
-    "api.plans.reading",
-    *BACKEND_MODULES,
-    *FORMULATIONS,
-    "models.parallelism.planner",
-    "models.performance.goodput.fit",
-    *DECLARATIONS,
-    "models.placement.moves",
-    "models.allocation.sia.declaration",
-)
-# What a reader loads before it is ready.
 READERS_LOAD = (
     "api.plans.reading",
     "api.comparisons.reading",
@@ -36,6 +27,14 @@ READERS_LOAD = (
     "api.forecasts.reading",
     "api.reading.documents",
     "api.reading.cluster_states",
+)
+IDLE_LOAD = (
+    "api.plans.reading",
+    *BACKEND_MODULES,
+    *FORMULATIONS,
+    "models.parallelism.planner",
+    "models.performance.goodput.fit",
+    *READERS_LOAD[1:],
 )
 # Large texts that wait for a reader; each is in memory.
 _READING_QUEUE = 8
@@ -86,10 +85,10 @@ def worker_pool(settings: Settings, engine: WorkerEngine) -> WorkerPool:
     )
 
 
-def reader_pool(settings: Settings) -> WorkerPool:
+def reader_pool(settings: Settings, engine: WorkerEngine) -> WorkerPool:
     """Pool of processes that read large requests; it solves nothing, so that it is there while all workers solve.
 
-    They are processes of this machine whatever the engine: what they read has just come here.
+    They are processes of this machine, also where workers are elsewhere: what they read has just come here.
     """
     return WorkerPool(
         settings.readers,
@@ -101,4 +100,5 @@ def reader_pool(settings: Settings) -> WorkerPool:
         start_attempts=settings.worker_start_attempts,
         gives_up=False,
         attempts=_ATTEMPTS,
+        engine=engine if isinstance(engine, LocalEngine) else None,
     )

@@ -9,7 +9,7 @@ from api.convert.calendar import calendar_from_documents
 from api.convert.snapshot import cluster_from_document
 from api.schemas.calendar import CalendarEntryDoc
 from api.schemas.snapshot import ClusterDoc
-from api.store.calendars import StoredCalendar, entries_of
+from api.store.stored_calendar import StoredCalendar, entries_of
 from stowplan.errors import Issue, raise_for_errors
 from topology.calendar_issues import calendar_issues, calendar_warnings
 from topology.cluster import Cluster

@@ -26,9 +26,10 @@ from api.schemas.reservation import (
     ReservationPageQuery,
     ReservationStatus,
 )
-from api.store.calendars import CalendarStore, StoredCalendar, StoredReservation
+from api.store.calendars import CalendarStore
 from api.store.database import Store
 from api.store.keys import RequestKey
+from api.store.stored_calendar import StoredCalendar, StoredReservation
 from stowplan.errors import InputError, Issue
 from topology.calendar import EntryKind
 

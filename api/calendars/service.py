@@ -17,9 +17,11 @@ from api.figures.picture_format import PictureFormat
 from api.figures.request import CalendarFigure
 from api.schemas.reservation import CalendarBody, CalendarDoc, CalendarLinksDoc, ReservationDoc
 from api.schemas.snapshot import ClusterDoc, SnapshotReference
-from api.store.calendars import ENTRIES, CalendarStore, StoredCalendar, entries_of
+from api.store.calendars import CalendarStore
 from api.store.database import Store
-from api.store.snapshots import Snapshots, source_document
+from api.store.resolved import source_document
+from api.store.snapshots import Snapshots
+from api.store.stored_calendar import ENTRIES, StoredCalendar, entries_of
 from stowplan.errors import InputError, Issue
 
 

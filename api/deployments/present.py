@@ -9,7 +9,7 @@ from api.common.errors import StoreError
 from api.common.times import time_of
 from api.convert.parallel_plan import plan_to_document
 from api.deployments.choice import Choice
-from api.jobs.service import job_path
+from api.jobs.paths import job_path
 from api.schemas.base import Document
 from api.schemas.deployment import (
     DeadRankDoc,

@@ -11,21 +11,25 @@ restart_cost_s   where the request has 0: the newest measured cost of a change o
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from api.common.times import time_of
 from api.convert.hashing import snapshot_id
 from api.convert.job_model import calibration_to_document, open_model_from_document
 from api.convert.performance import performance_to_document
 from api.convert.snapshot import snapshot_from_document
-from api.jobs.service import JobPerformance, Jobs, job_path
+from api.jobs.paths import job_path
 from api.schemas.snapshot import JobDoc, SnapshotDoc
-from api.store.snapshots import ResolvedSnapshot
+from api.store.resolved import ResolvedSnapshot
 from models.performance.goodput.spec import GoodputObservations
 from models.performance.iteration.calibration import same_costs
 from models.policies import POLICIES
 from models.policy import Policy
 from stowplan.errors import Issue, Severity, pointer_of
+
+if TYPE_CHECKING:
+    # Who reads requests has no database, and does not load what that takes.
+    from api.jobs.service import JobPerformance, Jobs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,14 +45,14 @@ class MeasuredSnapshot:
 class MeasuredJob:
     """What was measured of a job; `restart_cost_s` None: its plan was never changed."""
 
-    performance: JobPerformance
+    performance: "JobPerformance"
     restart_cost_s: float | None
 
 
 class MeasuredJobs:
     """The jobs that were measured; `restart_cost_s` gives the measured cost of a change by job."""
 
-    def __init__(self, jobs: Jobs, restart_cost_s: Callable[[str], float | None]) -> None:
+    def __init__(self, jobs: "Jobs", restart_cost_s: Callable[[str], float | None]) -> None:
         self._jobs = jobs
         self._restart_cost_s = restart_cost_s
 
@@ -90,7 +94,7 @@ def filled_in(
     return MeasuredSnapshot(posted=posted, used=used, notes=tuple(notes))
 
 
-def _calibration(job: JobDoc, measured: JobPerformance, policy: Policy) -> dict[str, Any]:
+def _calibration(job: JobDoc, measured: "JobPerformance", policy: Policy) -> dict[str, Any]:
     calibration = measured.calibrated.calibration
     if calibration is None or not _takes_calibration(job, policy) or not _trains_the_same(job, measured):
         return {}
@@ -121,7 +125,7 @@ def _restart_cost(job: JobDoc, cost_s: float | None, policy: Policy) -> dict[str
     return {"restart_cost_s": cost_s} if takes_it and cost_s and job.restart_cost_s == 0 else {}
 
 
-def _trains_the_same(job: JobDoc, measured: JobPerformance) -> bool:
+def _trains_the_same(job: JobDoc, measured: "JobPerformance") -> bool:
     """Whether coefficients hold for the job: those of one way to train do not where that is left open."""
     document = job.transformer or job.operators
     if document is None:
@@ -130,7 +134,7 @@ def _trains_the_same(job: JobDoc, measured: JobPerformance) -> bool:
     return not choices.are_open and same_costs(model, measured.job)
 
 
-def _note(k: int, job_id: str, name: str, measured: JobPerformance) -> Issue:
+def _note(k: int, job_id: str, name: str, measured: "JobPerformance") -> Issue:
     until = time_of(max(run.until_s or 0.0 for run in measured.runs)).isoformat(timespec="seconds")
     detail = f"is measured, last at {until}; give your own to plan without it, see {job_path(job_id)}/performance"
     return Issue(
@@ -138,7 +142,7 @@ def _note(k: int, job_id: str, name: str, measured: JobPerformance) -> Issue:
     )
 
 
-def _why_not(k: int, job: JobDoc, measured: JobPerformance) -> list[Issue]:
+def _why_not(k: int, job: JobDoc, measured: "JobPerformance") -> list[Issue]:
     """Say why measurements that there are do not count."""
     if measured.calibrated.calibration is None or _trains_the_same(job, measured):
         return []

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any
-from urllib.parse import quote
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from api.convert.job_model import calibration_to_document
 from api.convert.located import located
 from api.convert.performance import performance_to_document
 from api.jobs.checks import Run, record_issues, run_from_document, step_issues
+from api.jobs.paths import job_path
 from api.schemas.metrics import (
     JobPerformanceDoc,
     MeasuredRunDoc,
@@ -37,7 +37,6 @@ from models.performance.iteration.step_table import MeasuredRun, StepTable
 from models.transformer import Transformer
 from stowplan.errors import InputError, Issue, raise_for_errors
 
-JOBS_PATH = "/v1/jobs"
 # Launches that are looked at, and records of each: enough for medians, and quick to read.
 MAX_RUNS = 16
 _MAX_RECORDS, _MIN_STEPS, _MAX_STEPS = 50_000, 20, 500
@@ -209,11 +208,6 @@ class Jobs:
         rows = self._store.newest_steps(stored.id, num_steps, [_COLUMNS.get(name, name) for name in names])
         columns = dict(zip(names, map(np.array, zip(*rows, strict=True)), strict=True))
         return StepTable(**columns)
-
-
-def job_path(job_id: str) -> str:
-    """Path of a job."""
-    return f"{JOBS_PATH}/{quote(job_id, safe='')}"
 
 
 # Every post of a launch is checked against its plan, which may be large.

@@ -14,7 +14,7 @@ from api.reading.texts import Lacking, RequestText, measured_snapshot_of, readin
 from api.schemas.plan import UsedOptionsDoc
 from api.schemas.problem import ValidationDoc, VerificationDoc
 from api.schemas.request import PLAN_BODY, VERIFY_BODY, PlanBodyDoc
-from api.store.snapshots import ResolvedSnapshot
+from api.store.resolved import ResolvedSnapshot
 from api.store.texts import Body, PlanInput
 from models.workload import Snapshot
 from solver.monitor import SolveMonitor

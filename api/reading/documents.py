@@ -9,7 +9,7 @@ from api.convert.reading import read_document
 from api.reading.texts import RequestText, reading_task, whole_snapshot
 from api.schemas.base import Document
 from api.schemas.request import SNAPSHOT_BODY
-from api.store.snapshots import LegalSnapshot, legal_snapshot
+from api.store.resolved import LegalSnapshot, legal_snapshot
 from solver.monitor import SolveMonitor
 
 DocumentT = TypeVar("DocumentT", bound=Document)

@@ -24,8 +24,8 @@ from api.schemas.snapshot import (
     SnapshotDoc,
     SnapshotReference,
 )
-from api.store.calendars import StoredCalendar, entries_of
-from api.store.snapshots import ResolvedSnapshot, resolved_document, source_document
+from api.store.resolved import ResolvedSnapshot, resolved_document, source_document
+from api.store.stored_calendar import StoredCalendar, entries_of
 from models.forecast.known import KnownJob, SnapshotForecasts, unforeseen_jobs
 from solver.monitor import SolveMonitor
 from stowplan.errors import InputError, Issue

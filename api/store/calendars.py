@@ -7,48 +7,16 @@ second sees the first. Documents are JSON text.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
-from pydantic import TypeAdapter
 from sqlalchemy import Connection, delete, insert, or_, select, update
 
-from api.schemas.calendar import CalendarEntryDoc
-from api.schemas.reservation import ReservationDoc
 from api.store.audit import note_change, note_deletion
 from api.store.database import Store
 from api.store.dialects.statements import add_new
 from api.store.keys import RequestKey, forget_key, keep_key, resource_of
+from api.store.stored_calendar import StoredCalendar, StoredReservation
 from api.store.tables import CALENDARS, RESERVATIONS
-
-ENTRIES: TypeAdapter[tuple[CalendarEntryDoc, ...]] = TypeAdapter(tuple[CalendarEntryDoc, ...])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredCalendar:
-    """A calendar at one moment (Unix seconds).
-
-    `cluster`: its nodes. `entries`: a list. `reservations`: those that are confirmed and not over, oldest first.
-    """
-
-    name: str
-    at_s: float
-    version: int
-    updated_at_s: float
-    cluster: str
-    entries: str
-    reservations: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredReservation:
-    """A reservation; `holds`: it was confirmed, and was not canceled. `until_s`: Unix time of its end."""
-
-    id: str
-    calendar: str
-    holds: bool
-    until_s: float | None
-    document: str
 
 
 class CalendarStore:
@@ -145,12 +113,6 @@ class CalendarStore:
         with self._store.reading() as connection:
             rows = connection.execute(query.order_by(RESERVATIONS.c.sequence.desc()).limit(limit))
             return [(row.sequence, row.document) for row in rows]
-
-
-def entries_of(stored: StoredCalendar) -> tuple[CalendarEntryDoc, ...]:
-    """All that a calendar holds: its entries, then its reservations."""
-    reserved = (ReservationDoc.model_validate_json(text).entry for text in stored.reservations)
-    return (*ENTRIES.validate_json(stored.entries), *reserved)
 
 
 def _calendar(connection: Connection, name: str, now_s: float) -> StoredCalendar | None:

@@ -19,17 +19,25 @@ Variables: keep_c in {0,1}; b_ik integer, free blocks of 2^k on node i; e_i in {
        sum_i e_i                                          >= d_w  whole nodes
 d_k, d_w: what is short when every job of K is moved and the nodes of I count for nothing. The row of single GPUs
 cannot be violated by keeping.
+
+Assembled from arrays: Pyomo takes a second to load, and the declaration in `models.placement.moves_declaration`, which
+tests compare, ten times what the solve does.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-import pyomo.environ as pyo
+import numpy as np
+from scipy import sparse
 
 from models.placement.pool import Demand, Pool
-from solver.compilers.pyomo import compile_pyomo
 from solver.monitor import SolveMonitor
 from solver.options import SolveOptions
+from solver.problem import MatrixProblem
+from solver.sense import Sense
 from solver.solve import solve
+
+# A boolean variable above this is chosen; incumbents are integers up to the solver's tolerance.
+_CHOSEN = 0.5
 
 
 def fewest_moves(pool: Pool, candidates: Sequence[Demand], time_limit_s: float) -> frozenset[str]:
@@ -44,56 +52,77 @@ def fewest_moves(pool: Pool, candidates: Sequence[Demand], time_limit_s: float) 
     time_limit_s
         After this the best answer so far is taken; without any, none is kept.
     """
-    model = moves_model(pool, candidates)
-    compiled = compile_pyomo(model)
     options = SolveOptions(solver="highs", time_limit_s=time_limit_s, relative_gap=0.0)
-    result = solve(compiled.problem, options, SolveMonitor())
+    result = solve(moves_problem(pool, candidates), options, SolveMonitor())
     if result.incumbent is None:
         return frozenset()
-    compiled.load(result.incumbent)
-    return frozenset(candidate.job_id for c, candidate in enumerate(candidates) if round(pyo.value(model.keep[c])) == 1)
+    kept = result.incumbent[: len(candidates)] > _CHOSEN
+    return frozenset(candidate.job_id for candidate, stays in zip(candidates, kept, strict=True) if stays)
 
 
-def moves_model(pool: Pool, candidates: Sequence[Demand]) -> pyo.ConcreteModel:
-    """Declare the model."""
+def moves_problem(pool: Pool, candidates: Sequence[Demand]) -> MatrixProblem:
+    """The program in matrix form, without names; columns: keep_c, then b_ik node by node, then e_i."""
     tenants: dict[int, list[int]] = {}
     for c, candidate in enumerate(candidates):
         tenants.setdefault(candidate.now[0][0], []).append(c)
-    nodes = sorted(tenants)
+    nodes, blocks = sorted(tenants), pool.blocks[1:]
     num_free = {i: pool.free[i].bit_count() for i in nodes}
     gpus = [candidate.num_gpus for candidate in candidates]
-    blocks = pool.blocks[1:]
-    *short_blocks, short_whole = pool.shortages()
     whole = [i for i in nodes if pool.is_whole(i)]
-    needed = {
-        block: short + sum(num_free[i] // block * block for i in nodes)
-        for block, short in zip(blocks, short_blocks[1:], strict=True)
-    }
+    free_blocks = {key: len(gpus) + k for k, key in enumerate((i, block) for i in nodes for block in blocks)}
+    empty = {i: len(gpus) + len(free_blocks) + k for k, i in enumerate(whole)}
+    *short_blocks, short_whole = pool.shortages()
 
-    model = pyo.ConcreteModel("fewest_moves")
-    model.keep = pyo.Var(range(len(candidates)), domain=pyo.Binary)
-    model.free_blocks = pyo.Var(
-        nodes, blocks, domain=pyo.NonNegativeIntegers, bounds=lambda _, i, block: (0, num_free[i] // block)
-    )
-    model.empty = pyo.Var(whole, domain=pyo.Binary)
-    job_cost = 1 + sum(gpus)
-    model.moves = pyo.Objective(
-        expr=sum((job_cost + gpus[c]) * (1 - model.keep[c]) for c in range(len(candidates))), sense=pyo.minimize
-    )
-
-    def beside(model: pyo.ConcreteModel, i: int, block: int) -> object:
-        return block * model.free_blocks[i, block] + sum(gpus[c] * model.keep[c] for c in tenants[i]) <= num_free[i]
-
-    def vacated(model: pyo.ConcreteModel, i: int, c: int) -> object:
-        return model.empty[i] + model.keep[c] <= 1
-
-    def blocks_needed(model: pyo.ConcreteModel, block: int) -> object:
-        kept = sum(gpus[c] * model.keep[c] for c in range(len(candidates)) if gpus[c] >= block)
-        return sum(block * model.free_blocks[i, block] for i in nodes) + kept >= needed[block]
-
-    model.beside = pyo.Constraint(nodes, blocks, rule=beside)
-    model.vacated = pyo.Constraint([(i, c) for i in whole for c in tenants[i]], rule=vacated)
-    model.blocks_needed = pyo.Constraint(blocks, rule=blocks_needed)
+    rows = _Rows()
+    for i, block in free_blocks:
+        rows.add({free_blocks[i, block]: block} | {c: gpus[c] for c in tenants[i]}, -np.inf, num_free[i])
+    for i in whole:
+        for c in tenants[i]:
+            rows.add({empty[i]: 1, c: 1}, -np.inf, 1)
+    for block, short in zip(blocks, short_blocks[1:], strict=True):
+        needed = short + sum(num_free[i] // block * block for i in nodes)
+        kept = {c: num for c, num in enumerate(gpus) if num >= block}
+        rows.add({free_blocks[i, block]: block for i in nodes} | kept, needed, np.inf)
     if whole:
-        model.whole_needed = pyo.Constraint(expr=sum(model.empty[i] for i in whole) >= short_whole + len(whole))
-    return model
+        rows.add(dict.fromkeys(empty.values(), 1), short_whole + len(whole), np.inf)
+
+    job_cost = 1 + sum(gpus)
+    costs = [job_cost + num for num in gpus]
+    upper = [1] * len(gpus) + [num_free[i] // block for i, block in free_blocks] + [1] * len(whole)
+    return MatrixProblem(
+        name="fewest_moves",
+        sense=Sense.MINIMIZE,
+        objective=np.array([-cost for cost in costs] + [0] * (len(upper) - len(costs)), dtype=np.float64),
+        offset=float(sum(costs)),
+        matrix=rows.matrix(len(upper)),
+        row_lower=np.array(rows.lower, dtype=np.float64),
+        row_upper=np.array(rows.upper, dtype=np.float64),
+        lower=np.zeros(len(upper)),
+        upper=np.array(upper, dtype=np.float64),
+        integrality=np.ones(len(upper), dtype=np.bool_),
+    )
+
+
+class _Rows:
+    """Rows of a matrix, one after the other, with their limits."""
+
+    def __init__(self) -> None:
+        self.lower: list[float] = []
+        self.upper: list[float] = []
+        self._columns: list[int] = []
+        self._values: list[float] = []
+        self._ends = [0]
+
+    def add(self, row: Mapping[int, float], lower: float, upper: float) -> None:
+        """Add a row of coefficients by column."""
+        self._columns += row.keys()
+        self._values += row.values()
+        self._ends.append(len(self._columns))
+        self.lower.append(lower)
+        self.upper.append(upper)
+
+    def matrix(self, num_columns: int) -> "sparse.csc_array":
+        """All of them (m, n)."""
+        shape = (len(self.lower), num_columns)
+        values = np.array(self._values, dtype=np.float64)
+        return sparse.csc_array(sparse.csr_array((values, self._columns, self._ends), shape=shape))

@@ -24,6 +24,7 @@ from functools import lru_cache
 import numpy as np
 
 from models.configurations import ConfigurationSet
+from models.placement.moves import fewest_moves
 from models.placement.occupancy import Occupancy, Slices, mask_of
 from models.placement.placeability import takes_whole_nodes, whole_node_sizes
 from models.placement.pool import Demand, Pool
@@ -157,9 +158,6 @@ def _keep(pool: Pool, demands: Sequence[Demand], time_limit_s: float) -> dict[st
     if not pool.fits():
         for demand in partial:
             pool.give_back(demand, demand.now)
-        # Pyomo takes a second to load, and most plans fit without a move.
-        from models.placement.moves import fewest_moves
-
         keep = fewest_moves(pool, partial, time_limit_s)
         for demand in partial:
             if demand.job_id in keep:

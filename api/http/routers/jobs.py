@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from api.http.body import json_body
 from api.http.routers.common import Services, documented_body, json_response
-from api.jobs.service import JOBS_PATH
+from api.jobs.paths import JOBS_PATH
 from api.schemas.base import Name
 from api.schemas.metrics import JobPerformanceDoc, MetricsBody, MetricsReceiptDoc, StepPageDoc, StepPageQuery
 

@@ -14,9 +14,9 @@ from api.calendars import conflicts, reservations
 from api.calendars.planned_nodes import PlannedNodes
 from api.calendars.reservations import Reservations
 from api.schemas.reservation import ReservationDoc
-from api.store.calendars import StoredCalendar
 from api.store.database import Store
 from api.store.dialects import sqlite
+from api.store.stored_calendar import StoredCalendar
 from stowplan.errors import StowplanError
 
 

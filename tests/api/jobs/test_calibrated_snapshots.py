@@ -12,7 +12,8 @@ from api.jobs.service import Jobs
 from api.schemas.metrics import MetricsBody
 from api.schemas.snapshot import SNAPSHOT, SnapshotDoc, SnapshotReference
 from api.store.database import Store
-from api.store.snapshots import Snapshots, legal_snapshot, source_document
+from api.store.resolved import legal_snapshot, source_document
+from api.store.snapshots import Snapshots
 from solver.pool import WorkerPool
 from tests.api.asking import planned, post
 from tests.api.conftest import SETTINGS

@@ -20,6 +20,7 @@ from models.forecast.known import KnownJob
 from models.policies import POLICIES
 from solver.monitor import SolveMonitor
 from solver.pool import QueueFullError, Ticket, WorkerPool
+from solver.process import LocalEngine
 from tests.api import reading_tasks
 from tests.api.asking import planned, post, refused
 from tests.api.conftest import SETTINGS
@@ -72,7 +73,7 @@ def test_faults_are_told_whoever_reads(elsewhere: httpx.Client, client: httpx.Cl
 
 @pytest.mark.slow
 def test_reading_ends_in_time() -> None:
-    readers = Readers(reader_pool(SETTINGS), 0.2, small_bytes=1)
+    readers = Readers(reader_pool(SETTINGS, LocalEngine()), 0.2, small_bytes=1)
     try:
         with pytest.raises(WorkerTimeoutError, match=r"not done within 0\.2 s"):
             asyncio.run(readers.read(f"{reading_tasks.__name__}:endless", b"", 2))

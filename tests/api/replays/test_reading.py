@@ -11,7 +11,7 @@ import pytest
 from api.common.settings import Settings
 from api.reading.texts import Lacking, RequestText
 from api.replays.reading import ReadReplays, read_replays
-from api.store.calendars import StoredCalendar
+from api.store.stored_calendar import StoredCalendar
 from executor.simulation.replay import Replay
 from solver.monitor import SolveMonitor
 from stowplan.errors import InputError

@@ -1,0 +1,70 @@
+"""The arrays of the fewest moves are the program that is declared."""
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from models.placement import nodes
+from models.placement.moves import fewest_moves, moves_problem
+from models.placement.moves_declaration import moves_model
+from models.placement.nodes import assign_gpus
+from models.placement.pool import Demand, Pool
+from solver.compilers.pyomo import compile_pyomo
+from solver.problem import MatrixProblem
+from stowplan.arrays import FloatMatrix
+from tests.growth import work
+from tests.models.placement.scenes import dice, random_scene
+
+
+def compared(pool: Pool, candidates: Sequence[Demand], time_limit_s: float) -> frozenset[str]:
+    ours, declared = moves_problem(pool, candidates), compile_pyomo(moves_model(pool, candidates)).problem
+    assert ours.sense is declared.sense
+    assert ours.offset == declared.offset
+    assert ours.num_columns == declared.num_columns
+    np.testing.assert_array_equal(lines(ours), lines(declared))
+    return fewest_moves(pool, candidates, time_limit_s)
+
+
+def lines(problem: MatrixProblem) -> FloatMatrix:
+    """Rows with limits, costs and bounds, as a sorted matrix: the order of rows and columns means nothing."""
+    matrix = sparse.csc_array(problem.matrix).toarray()
+    assert problem.integrality.all()
+    columns = np.vstack([problem.objective, problem.lower, problem.upper, matrix])
+    columns = columns[:, np.lexsort(columns[::-1])]
+    limits = np.vstack([np.zeros((3, 2)), np.column_stack([problem.row_lower, problem.row_upper])])
+    rows = np.hstack([limits, columns])
+    return rows[np.lexsort(rows.T[::-1])]
+
+
+def test_arrays_are_what_is_declared(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def watched(pool: Pool, candidates: Sequence[Demand], time_limit_s: float) -> frozenset[str]:
+        asked.append(len(candidates))
+        return compared(pool, candidates, time_limit_s)
+
+    monkeypatch.setattr(nodes, "fewest_moves", watched)
+    for seed in range(100):
+        scene = random_scene(dice(seed), num_nodes=4, num_jobs=8)
+        assign_gpus(scene.snapshot, scene.configurations, scene.choice, scene.taken)
+    assert sum(count > 1 for count in asked) >= 5
+
+
+def test_twice_the_nodes_are_twice_the_work() -> None:
+    def half_full(num_nodes: int) -> tuple[Pool, list[Demand]]:
+        """Two jobs of 2 GPUs on each node of 8, and one whole node wanted for every two."""
+        jobs = [
+            Demand(job_id=f"{i}-{k}", num_nodes=1, num_gpus=2, whole=False, now=((i, 3 << 2 * k),), stays=True)
+            for i in range(num_nodes)
+            for k in range(2)
+        ]
+        big = Demand(job_id="big", num_nodes=num_nodes // 2, num_gpus=4 * num_nodes, whole=True, now=(), stays=False)
+        nodes_ = range(num_nodes)
+        pool = Pool(node_size=8, sizes=dict.fromkeys(nodes_, 8), free=dict.fromkeys(nodes_, 255), demands=[*jobs, big])
+        return pool, jobs
+
+    few, many = (work(partial(moves_problem, *half_full(num_nodes))) for num_nodes in (100, 200))
+    assert many <= 2.3 * few
