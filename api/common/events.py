@@ -2,11 +2,12 @@
 
 import asyncio
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Self
 
 Value = str | float | int | None
+_Waiter = tuple[asyncio.AbstractEventLoop, asyncio.Event]
 MAX_EVENTS = 256
 STATE = "state"
 
@@ -31,7 +32,9 @@ class EventLog:
         self._events: list[PlanEvent] = []
         self._last_id = last_id
         self._closed = False
-        self._waiting: set[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = set()
+        self._waiting: set[_Waiter] = set()
+        # For the end alone: what is published before does not wake them.
+        self._waiting_for_end: set[_Waiter] = set()
 
     @property
     def closed(self) -> bool:
@@ -93,11 +96,18 @@ class EventLog:
 
     async def wait(self, event_id: int, timeout_s: float) -> None:
         """Return when there is an event above `event_id`, the log is closed, or the time is over."""
+        await self._wait(self._waiting, lambda: self._closed or self._last_id > event_id, timeout_s)
+
+    async def wait_closed(self, timeout_s: float) -> None:
+        """Return when the log is closed or the time is over."""
+        await self._wait(self._waiting_for_end, lambda: self._closed, timeout_s)
+
+    async def _wait(self, waiting: set[_Waiter], is_over: Callable[[], bool], timeout_s: float) -> None:
         waiter = (asyncio.get_running_loop(), asyncio.Event())
         with self._lock:
-            if self._closed or self._last_id > event_id:
+            if is_over():
                 return
-            self._waiting.add(waiter)
+            waiting.add(waiter)
         try:
             async with asyncio.timeout(timeout_s):
                 await waiter[1].wait()
@@ -105,17 +115,10 @@ class EventLog:
             return
         finally:
             with self._lock:
-                self._waiting.discard(waiter)
-
-    async def wait_closed(self, timeout_s: float) -> None:
-        """Return when the log is closed or the time is over."""
-        loop = asyncio.get_running_loop()
-        end_s = loop.time() + timeout_s
-        while not self._closed and loop.time() < end_s:
-            await self.wait(self._last_id, end_s - loop.time())
+                waiting.discard(waiter)
 
     def _wake(self) -> None:
         with self._lock:
-            waiting = list(self._waiting)
+            waiting = [*self._waiting, *(self._waiting_for_end if self._closed else ())]
         for loop, event in waiting:
             loop.call_soon_threadsafe(event.set)

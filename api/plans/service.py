@@ -162,14 +162,15 @@ class Plans:
             return EventLog.of_past([PlanEvent(id=EPOCH_EVENTS, name=STATE, data={"status": status.value})])
         return EventLog.of_past(PlanEvent(**event) for event in json.loads(past))
 
-    async def wait(self, plan_id: str, timeout_s: float) -> None:
-        """Return when the plan is final, or the time is over."""
-        events = self._open_events(plan_id)
+    async def wait(self, plan_id: str, timeout_s: float) -> PlanRecord | None:
+        """Return when the plan is final, or the time is over; gives its row where this service has seen its end."""
+        running, events = self._running.get(plan_id), self._open_events(plan_id)
         if events is None and self._sharing is not None:
             with suppress(NotFoundError):
                 events = await run_in_threadpool(self.events, plan_id)
         if events is not None:
             await events.wait_closed(timeout_s)
+        return running.record if running is not None and running.record.status.final else None
 
     def cancel(self, plan_id: str) -> None:
         """Ask a plan to stop; a final one stays as it is. NotFoundError when there is none."""

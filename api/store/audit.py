@@ -30,6 +30,7 @@ class AuditEntry:
 
 
 _COLUMNS = [AUDIT.c[field.name] for field in fields(AuditEntry)]
+_INSERT = insert(AUDIT)
 
 
 def note_change(connection: Connection, created: str | None = None) -> None:
@@ -81,4 +82,4 @@ def _add(connection: Connection, asking: Asking, created: str | None, status: in
         "request_id": asking.id,
         "status": status,
     }
-    connection.execute(insert(AUDIT).values(**values))
+    connection.execute(_INSERT, values)

@@ -120,6 +120,8 @@ _RECORD_COLUMNS = [PLANS.c[field.name] for field in fields(PlanRecord)]
 _WRITTEN = [column.name for column in _RECORD_COLUMNS if column.name != "sequence"]
 _INSERT = insert(PLANS)
 _FINISH = update(PLANS).where(PLANS.c.id == bindparam("ended"))
+_FORGET_EVENTS = delete(PLAN_EVENTS).where(PLAN_EVENTS.c.plan_id == bindparam("ended"))
+_ONE = select(*_RECORD_COLUMNS).where(PLANS.c.id == bindparam("wanted"))
 _LIST_COLUMNS = [column for column in _RECORD_COLUMNS if column.name != "outcome"]
 
 
@@ -166,7 +168,7 @@ class Store(Database):
         with self.writing() as connection:
             if not end_lease(connection, self, record.id, epoch):
                 return False
-            connection.execute(delete(PLAN_EVENTS).where(PLAN_EVENTS.c.plan_id == record.id))
+            connection.execute(_FORGET_EVENTS, {"ended": record.id})
             done = connection.execute(_FINISH, {**_values(record), "ended": record.id, "events": events})
         return done.rowcount > 0
 
@@ -200,7 +202,9 @@ class Store(Database):
 
     def plan(self, plan_id: str) -> PlanRecord | None:
         """One plan."""
-        return self._one_plan(PLANS.c.id == plan_id)
+        with self.reading() as connection:
+            row = connection.execute(_ONE, {"wanted": plan_id}).one_or_none()
+        return None if row is None else _record(row._mapping)
 
     def plan_notes(self, plan_id: str) -> str | None:
         """What was said of what was filled in, as JSON text; None where nothing was."""
@@ -360,11 +364,6 @@ class Store(Database):
             )
             for row in rows
         ]
-
-    def _one_plan(self, condition: Any) -> PlanRecord | None:
-        with self.reading() as connection:
-            row = connection.execute(select(*_RECORD_COLUMNS).where(condition)).one_or_none()
-        return None if row is None else _record(row._mapping)
 
 
 def _values(record: PlanRecord) -> dict[str, Any]:

@@ -27,6 +27,8 @@ LOOK = ""
 _NOBODY = ""
 # Of every plan, and so made once.
 _INSERT = insert(LEASES).values(since_s=Now())
+_END = delete(LEASES).where(LEASES.c.resource_id == bindparam("ended"), LEASES.c.owner == bindparam("holder"))
+_END_OF_EPOCH = _END.where(LEASES.c.epoch == bindparam("since"))
 _LIVES = INSTANCES.c.seen_at_s > Now() - SILENT_S
 _SERVICES = select(func.count(), func.coalesce(func.sum(INSTANCES.c.room), 0)).where(_LIVES)
 _CLIENTS = select(LEASES.c.client, func.count()).where(LEASES.c.collection == bindparam("of")).group_by(LEASES.c.client)
@@ -83,10 +85,11 @@ def end_lease(connection: Connection, database: Database, resource_id: str, epoc
     epoch
         Since when it has it; None where that cannot have changed.
     """
-    held = (LEASES.c.resource_id == resource_id) & (LEASES.c.owner == database.owner)
-    if epoch is not None:
-        held &= LEASES.c.epoch == epoch
-    ended = connection.execute(delete(LEASES).where(held)).rowcount > 0
+    held = {"ended": resource_id, "holder": database.owner}
+    if epoch is None:
+        ended = connection.execute(_END, held).rowcount > 0
+    else:
+        ended = connection.execute(_END_OF_EPOCH, {**held, "since": epoch}).rowcount > 0
     if ended:
         tell(connection, database.owner, resource_id)
     return ended

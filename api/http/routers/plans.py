@@ -212,9 +212,9 @@ async def delete_plan(services: Services, plan_id: PlanId) -> None:
 
 
 async def _answer(services: Services, plan_id: str, wait_s: float | None) -> Response:
-    if wait_s is not None:
-        await services.plans.wait(plan_id, wait_s)
-    record = await run_in_threadpool(services.plans.record, plan_id)
+    record = None if wait_s is None else await services.plans.wait(plan_id, wait_s)
+    if record is None:
+        record = await run_in_threadpool(services.plans.record, plan_id)
     headers = {"Location": plan_path(plan_id), **_applied(wait_s)}
     if record.status.final:
         return _plan_response(record, 200, headers)

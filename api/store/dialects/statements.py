@@ -1,9 +1,23 @@
 """Statements that SQLite and PostgreSQL write differently; all others of the store are the same for both."""
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
+from typing import cast as cast_type
 
-from sqlalchemy import JSON, ColumnElement, Connection, Float, Table, Text, cast, func, literal_column, select
+from sqlalchemy import (
+    JSON,
+    ColumnElement,
+    Connection,
+    Executable,
+    Float,
+    Table,
+    Text,
+    cast,
+    func,
+    literal_column,
+    select,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
@@ -15,10 +29,15 @@ _INSERT: Mapping[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.
 
 def add_new(connection: Connection, table: Table, rows: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> int:
     """Insert those rows that are not there yet; how many these are."""
-    statement = _INSERT[connection.dialect.name](table).on_conflict_do_nothing()
+    return connection.execute(_inserting_new(connection.dialect.name, table), rows).rowcount
+
+
+# To build it takes as long as to carry it out.
+@cache
+def _inserting_new(dialect: str, table: Table) -> Executable:
+    statement = _INSERT[dialect](table).on_conflict_do_nothing()
     # Of many rows it is known only where it is asked for.
-    statement = statement.execution_options(preserve_rowcount=True)
-    return connection.execute(statement, rows).rowcount
+    return cast_type("Executable", statement.execution_options(preserve_rowcount=True))
 
 
 class Now(FunctionElement[float]):
