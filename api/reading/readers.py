@@ -1,6 +1,7 @@
 """Who reads: this process what is small; what is large an idle worker, which may plan it then, or another process."""
 
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from pkgutil import resolve_name
 from typing import Any
@@ -38,8 +39,10 @@ class Readers:
         """End the processes."""
         self._pool.close()
 
-    async def read(self, task: str, argument: object, num_bytes: int) -> Any:
+    async def read(self, task: str, argument: object, num_bytes: int, then: Callable[[Any], Any] | None = None) -> Any:
         """Have a text of `num_bytes` read by `task`, a function `package.module:function`, and give what it returns.
+
+        With `then` that goes through it, in a thread of this process: the one that has read, where it was read here.
 
         Raises
         ------
@@ -51,9 +54,18 @@ class Readers:
             What the task raises.
         """
         if num_bytes <= self._small_bytes:
-            return await run_in_threadpool(resolve_name(task), argument, SolveMonitor())
+            return await run_in_threadpool(_read_here, task, argument, then)
+        found = await self._read_elsewhere(task, argument)
+        return found if then is None else await run_in_threadpool(then, found)
+
+    async def _read_elsewhere(self, task: str, argument: object) -> Any:
         if self._workers is not None:
             with suppress(QueueFullError, WorkerError):
                 return await run_task(self._workers, task, argument, self._limit_s, at_once=True)
         await run_in_threadpool(self._start)
         return await run_task(self._pool, task, argument, self._limit_s)
+
+
+def _read_here(task: str, argument: object, then: Callable[[Any], Any] | None) -> Any:
+    found = resolve_name(task)(argument, SolveMonitor())
+    return found if then is None else then(found)

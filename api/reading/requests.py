@@ -3,6 +3,7 @@
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
@@ -46,10 +47,13 @@ class RequestReader:
         # The token is nobody's business but ours.
         self._settings = settings.model_copy(update={"token": None})
 
-    async def read(self, task: str, body: bytes, *, fill_in: bool = True) -> Any:
-        """Have `body` read by `task`, which takes a `RequestText`; give what it returns.
+    async def read(
+        self, task: str, body: bytes, *, fill_in: bool = True, then: Callable[[Any], Any] | None = None
+    ) -> Any:
+        """Have `body` read by `task`, which takes a `RequestText`; give what it returns, or what `then` makes of that.
 
-        Without `fill_in` it is read as it stands, whatever was measured of its jobs.
+        Without `fill_in` it is read as it stands, whatever was measured of its jobs. `then` may wait, say for the
+        database: it has a thread.
 
         Raises
         ------
@@ -60,7 +64,8 @@ class RequestReader:
         """
         known = self._measured.ids() if fill_in else frozenset[str]()
         text = RequestText(body=body, settings=self._settings, measured_jobs=known)
-        while isinstance(found := await self._readers.read(task, text, text.num_bytes), Lacking):
+        when_known = None if then is None else partial(_unless_lacking, then)
+        while isinstance(found := await self._readers.read(task, text, text.num_bytes, when_known), Lacking):
             if found.forecasts is None:
                 text = await run_in_threadpool(self._supplied, text, found)
             else:
@@ -79,3 +84,7 @@ class RequestReader:
         calibrations = {name: self._calibrations.find(name) for name in lacking.calibrations}
         text = replace(text, calibrations={**text.calibrations, **calibrations})
         return text.with_found(lacking, stored, {job: self._measured.of(job) for job in lacking.jobs}, calendar)
+
+
+def _unless_lacking(then: Callable[[Any], Any], found: Any) -> Any:
+    return found if isinstance(found, Lacking) else then(found)

@@ -6,7 +6,7 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from typing import Annotated, Any
 
-from fastapi import Depends, Header, Path
+from fastapi import Depends, Header, Path, Request
 from pydantic import BaseModel, WithJsonSchema
 from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.responses import Response, StreamingResponse
@@ -68,11 +68,16 @@ def version_of(if_match: str | None) -> int | None:
     return None if found is None else int(found[1])
 
 
-Services = Annotated[rooms.Services, Depends(services_of)]
+async def _services(request: Request) -> rooms.Services:
+    return services_of(request)
+
+
+# Dependencies that are no coroutines would take a thread each.
+Services = Annotated[rooms.Services, Depends(_services)]
 Arrival = Annotated[float, Depends(arrival_s)]
 
 
-def preferred_wait_s(
+async def preferred_wait_s(
     services: Services,
     prefer: Annotated[
         list[str] | None,

@@ -24,7 +24,7 @@ from api.http.routers.common import (
 )
 from api.http.routers.pictures import PICTURES, Picture, drawn
 from api.plans.present import plan_path, plan_text
-from api.plans.reading import READ_PLAN
+from api.plans.reading import READ_PLAN, ReadPlan
 from api.schemas.export import ExportDoc, PlanExportBody, PlanExportDoc
 from api.schemas.plan import EVENT_DATA, PageQuery, PlanDoc, PlanList
 from api.schemas.request import PlanBody
@@ -76,8 +76,11 @@ async def create_plan(
     does not stop its plan.
     """
     key = checked_key(idempotency_key)
-    asked = await services.reader.read(READ_PLAN, text)
-    plan_id = await run_in_threadpool(services.plans.submit, asked, key, received_s)
+
+    def submit(asked: ReadPlan) -> str:
+        return services.plans.submit(asked, key, received_s)
+
+    plan_id = await services.reader.read(READ_PLAN, text, then=submit)
     return await _answer(services, plan_id, wait_s)
 
 

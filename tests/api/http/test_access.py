@@ -1,9 +1,11 @@
 """Every route has a least role, and every role is held to it: all routes by all roles."""
 
 from collections.abc import Iterator, Mapping
+from inspect import iscoroutinefunction
 
 import httpx
 import pytest
+from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 
 from api.app import _ROUTERS, create_app
@@ -55,6 +57,18 @@ def asked(client: httpx.Client, route: APIRoute, headers: Mapping[str, str]) -> 
     has_body = method in {"POST", "PUT"}
     content, more = (b"{}", JSON) if has_body else (None, {})
     return client.request(method, path, content=content, headers={**headers, **more})
+
+
+def test_no_dependency_of_a_route_takes_a_thread() -> None:
+    """FastAPI runs those that are no coroutines in threads, which takes longer than what they do."""
+
+    def all_of(dependant: Dependant) -> Iterator[Dependant]:
+        for each in dependant.dependencies:
+            yield each
+            yield from all_of(each)
+
+    taking = {each.call for route in ROUTES for each in all_of(route.dependant) if not iscoroutinefunction(each.call)}
+    assert taking == set()
 
 
 def test_every_route_says_who_may_ask_and_no_other_does() -> None:

@@ -1,8 +1,6 @@
 """The life of plans: queue, events, cancel, deadline, crash, restart. Workers run stand-ins that take their time."""
 
-import os
 import shutil
-import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -182,7 +180,7 @@ def kill_workers(pool: WorkerPool) -> None:
     for worker in list(pool._workers):
         assert isinstance(worker, WorkerProcess)
         assert worker._process is not None
-        os.kill(worker._process.pid, signal.SIGKILL)
+        worker._process.kill()
 
 
 def begun_again(client: httpx.Client, plan: Json) -> Json:
