@@ -172,6 +172,10 @@ COMMANDS: Mapping[str, LazyCommand] = {
         "benchmarks.service.post_to_answer:main",
         "Measure CPU between POST and answer, process by process, and the memory of an idle service.",
     ),
+    "small-plans": LazyCommand(
+        "benchmarks.service.small_plans:main",
+        "Measure how many small plans a second a service makes with 32 clients, and whose CPU they take.",
+    ),
     "load": LazyCommand(
         "benchmarks.service.load:main",
         "Let many clients post small snapshots at once; fails on wrong answers, lost plans and 5xx.",
