@@ -148,4 +148,11 @@ class _Template:
 
 def can_fork() -> bool:
     """Whether this system has what templates need: descriptors of processes, and /proc to count threads in."""
-    return hasattr(os, "pidfd_open") and hasattr(signal, "pidfd_send_signal") and Path("/proc/self/task").is_dir()
+    if not (hasattr(os, "pidfd_open") and hasattr(signal, "pidfd_send_signal") and Path("/proc/self/task").is_dir()):
+        return False
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+    except OSError:
+        # An old kernel, or a container that may not ask it.
+        return False
+    return True

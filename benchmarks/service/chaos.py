@@ -41,7 +41,7 @@ from typing import Annotated, Any
 import typer
 
 from benchmarks.service.load import small_request
-from benchmarks.service.process import Answer, Service, children_of, free_port, started_service, wait_until_ready
+from benchmarks.service.process import Answer, Service, descendants_of, free_port, started_service, wait_until_ready
 
 _VARIANTS = 20
 _WAIT_S = 20
@@ -52,7 +52,7 @@ _STOP_S = 60.0
 _PAUSE_S = (2.0, 8.0)
 _BUSY = "while True: pass"
 _RANK = "executor.trainer"
-_WORKER = "solver.worker"
+_WORKER = "from solver."
 _TOLD = ("phase", "detail", "run_state", "run_detail", "step")
 # Runs of a deployment take ten in turn.
 _PORTS_APART = 20
@@ -148,9 +148,9 @@ class Victim:
             return bool(connection.execute(ended.encode()).fetchall())
 
     def kill_worker(self) -> bool:
-        """Kill one of the processes that plan or read."""
+        """Kill one of the processes that plan or read, or the one that they are forked from, and all with it."""
         # The agent of a training is a child of the service that started it.
-        children = {child for process in self._processes for child in children_of(process.pid)}
+        children = {child for process in self._processes for child in descendants_of(process.pid)}
         return self._kill_one(sorted(children & set(_running(_WORKER))))
 
     def kill_rank(self) -> bool:

@@ -36,7 +36,8 @@ _SETTLE_S, _SETTLE_LIMIT_S, _IDLE = 2.0, 90.0, 0.02
 CLIENT = "client"
 _NOTHING = f"{__name__}:nothing"
 # What command lines of processes say; the first that is found counts.
-_KINDS = (("worker", "from solver.worker"), ("actor", "ray::WorkerHost"), ("ray", "ray"), ("service", ""))
+# Workers that are forked have the command line of what they are forked from, which counts with them.
+_KINDS = (("worker", "from solver."), ("actor", "ray::WorkerHost"), ("ray", "ray"), ("service", ""))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
