@@ -123,7 +123,7 @@ def _post(connection: HTTPConnection, body: bytes) -> float:
 
 def _row(checkout: Path, runs: list[Throughput]) -> Row:
     def middle(name: str) -> float:
-        return statistics.median(getattr(run, name) for run in runs)
+        return float(statistics.median(getattr(run, name) for run in runs))
 
     commit, dirty = revision(checkout)
     plans_per_s, p99_ms, idle_mib = middle("plans_per_s"), middle("p99_ms"), middle("idle_mib")
