@@ -187,8 +187,9 @@ class _Template:
         with self._lock:
             self._is_closed = True
             if self._socket is not None:
-                # Whoever waits for what it says sees the end, too.
-                self._socket.shutdown(socket.SHUT_RDWR)
+                # Whoever waits for what it says sees the end, too; it may have come already.
+                with suppress(OSError):
+                    self._socket.shutdown(socket.SHUT_RDWR)
 
     def _started(self) -> socket.socket:
         if self._socket is None:
