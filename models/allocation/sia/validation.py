@@ -25,6 +25,11 @@ from topology.cluster import NodeState
 
 def policy_issues(snapshot: Snapshot, parameters: SiaParameters) -> list[Issue]:
     """Every error and warning of this snapshot under these parameters; pointers as in `snapshot_issues`."""
+    return goodput_policy_issues(snapshot, parameters, "Sia")
+
+
+def goodput_policy_issues(snapshot: Snapshot, parameters: SiaParameters, policy: str) -> list[Issue]:
+    """What `policy_issues` says, of a policy that asks for what Sia asks for; `policy`: its name in sentences."""
     taken = occupancy(snapshot)
     configurations = enumerate_configurations(snapshot.cluster)
     gpu_types = {kind.name for kind in snapshot.cluster.gpu_types}
@@ -33,7 +38,7 @@ def policy_issues(snapshot: Snapshot, parameters: SiaParameters) -> list[Issue]:
     for k, job in enumerate(snapshot.jobs):
         pointer = f"/jobs/{k}"
         faults = [
-            *_performance_issues(pointer, job, parameters, job.id in taken.pinned),
+            *_performance_issues(pointer, job, parameters, policy, is_pinned=job.id in taken.pinned),
             *(performance_issues(job.performance, f"{pointer}/performance", gpu_types) if job.performance else ()),
             *bound_issues(pointer, job),
         ]
@@ -48,14 +53,16 @@ def policy_issues(snapshot: Snapshot, parameters: SiaParameters) -> list[Issue]:
     return [*issues, *_remaining_warnings(snapshot.jobs, parameters)]
 
 
-def _performance_issues(pointer: str, job: Job, parameters: SiaParameters, is_pinned: bool) -> Iterator[Issue]:
+def _performance_issues(
+    pointer: str, job: Job, parameters: SiaParameters, policy: str, *, is_pinned: bool
+) -> Iterator[Issue]:
     if job.performance is None and (job.model is None or parameters.objective is SiaObjective.GIVEN_COSTS):
         if not is_pinned:
             yield Issue(
                 code="missing_performance",
                 pointer=f"{pointer}/performance",
-                detail=f"job {job.id!r} has no performance; Sia needs one, or a transformer or operators, for every "
-                "job that it may place",
+                detail=f"job {job.id!r} has no performance; {policy} needs one, or a transformer or operators, for "
+                "every job that it may place",
             )
     elif parameters.objective is SiaObjective.GIVEN_COSTS and not isinstance(job.performance, GoodputTable):
         yield Issue(
