@@ -14,7 +14,7 @@ from executor.change import RunChange
 from executor.control.actions import Place
 from executor.deployed.submission import Submission
 from executor.deployment import LaunchOptions, TrainingOptions
-from executor.training_job import Device, EngineName, Schedule
+from executor.training_options import Device, EngineName, Schedule
 from models import plan
 from models.parallel_plan import ParallelPlan
 from tests.executor.jobs import GPT, tiny_job

@@ -20,7 +20,7 @@ from executor.launch.slurm import SlurmBackend
 from executor.launch.slurm_options import SlurmOptions
 from executor.launch.ssh import SshBackend
 from executor.lifecycle import Cause
-from executor.training_job import Device, EngineName
+from executor.training_options import Device, EngineName
 from models.parallel_plan import ParallelPlan, Replica, Stage
 from tests.executor.deployed.test_growing import MODEL, SCHEDULE, given, pretending
 from tests.executor.jobs import tiny_job

@@ -17,7 +17,7 @@ from executor.launch.local import LocalBackend
 from executor.launch.pulse import Pulse
 from executor.lifecycle import Cause, Phase
 from executor.supervision import Supervisor
-from executor.training_job import Device, EngineName
+from executor.training_options import Device, EngineName
 from models.parallel_plan import symmetric_plan
 from tests.executor.jobs import GPT, tiny_job
 from tests.executor.trainer.launching import Ranks, steps_of

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from executor.training_job import Device, TrainingJob, write_training_job
+from executor.training_job import TrainingJob, write_training_job
+from executor.training_options import Device
 from tests.executor.jobs import tiny_job
 from tests.paths import ROOT
 from tests.ports import free_port
