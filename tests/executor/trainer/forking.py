@@ -56,6 +56,7 @@ def _stand_behind(asking: Connection, pid: int, job: str, variables: dict[str, s
     with asking:
         with _PROCESSES:
             process = forked_rank(rank, path, log_file(path.parent, rank), variables, partial(_enter_network, pid))
+            asking.send(process.pid)
         wait([asking, process.sentinel])
         process.kill()
         with _PROCESSES:
