@@ -18,7 +18,8 @@ settings.load_profile("repeatable" if os.environ.get("CI") else "shared")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what is slow: a long test at the end would leave all workers but one with nothing to do.
+    """Begin with what is slow: a long test at the end would leave all workers but one with nothing to do. Of that with
+    launchers and schedulers, which mostly wait: they do beside the trainings and checks that begin with them.
 
     Raises
     ------
@@ -31,4 +32,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("training")
         if item.get_closest_marker("training") and not item.nodeid.startswith("tests/executor/"):
             raise pytest.UsageError(f"{item.nodeid}: trainings lie in tests/executor")
-    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+    items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> tuple[bool, bool]:
+    return item.get_closest_marker("slow") is None, not item.nodeid.startswith("tests/executor/")
