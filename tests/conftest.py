@@ -5,6 +5,8 @@ import os
 import pytest
 from hypothesis import settings
 from hypothesis.internal.conjecture import providers
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
 
 from stowplan.child_environment import CACHE_VARIABLE
 
@@ -21,6 +23,22 @@ if os.environ.get("CI"):
     vars(providers)["is_local_module_file"] = lambda _: False
 else:
     settings.load_profile("shared")
+
+
+# Files that share what takes long to start, here a Ray cluster, stay in one process, too.
+_WITH = {"tests/solver/test_ray_engine.py": "tests/solver/test_pool.py"}
+
+
+class _ByFile(LoadFileScheduling):
+    def _split_scope(self, nodeid: str) -> str:
+        file = str(super()._split_scope(nodeid))
+        return _WITH.get(file, file)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> _ByFile | None:
+    """Share the tests file by file where that is asked for."""
+    return _ByFile(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 @pytest.hookimpl(tryfirst=True)
