@@ -29,7 +29,7 @@ else:
 _WITH = {"tests/solver/test_ray_engine.py": "tests/solver/test_pool.py"}
 
 
-class _ByFile(LoadFileScheduling):
+class _ByFile(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
     def _split_scope(self, nodeid: str) -> str:
         file = str(super()._split_scope(nodeid))
         return _WITH.get(file, file)
