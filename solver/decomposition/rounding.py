@@ -130,10 +130,11 @@ def _moves(problem: ChoiceProblem, prices: FloatVector, reduced: ReducedCosts, o
     class_of = np.where(options < n, problem.class_of[np.minimum(options, n - 1)], options - n)
     size = np.bincount(class_of, minlength=problem.copies.size)
     first = np.cumsum(size) - size
-    source = np.repeat(np.arange(options.size), size[class_of])
-    within = np.arange(source.size) - np.searchsorted(source, source)
-    target = first[class_of[source]] + within
-    source, target = source[source != target], target[source != target]
+    # From every option to all of its class but itself: those before it, and those behind it.
+    others = size[class_of] - 1
+    source = np.repeat(np.arange(options.size), others)
+    target = np.arange(source.size) - np.repeat(np.cumsum(others) - others - first[class_of], others)
+    target += target >= source
     usage = np.zeros((options.size, problem.limit.size))
     is_column = options < n
     usage[is_column] = problem.coupling[options[is_column]].toarray()
@@ -160,7 +161,7 @@ class _Descent:
         self._slack = problem.limit - problem.coupling.T @ columns
         self._value = problem.offset + float(problem.cost @ columns)
         self._tolerance = _ROUNDING * np.maximum(1.0, np.abs(problem.limit))
-        taken = abs(problem.coupling).sum(axis=0)
+        taken = np.bincount(problem.coupling.indices, np.abs(problem.coupling.data), problem.limit.size)
         worth = float(np.abs(problem.cost).sum()) / np.maximum(taken, _ROUNDING)
         self._price = np.maximum(prices, _LEAST_PRICE * worth)
 
