@@ -19,8 +19,8 @@ from models.placement.arnold.tiers.instance import TierInstance
 from stowplan.arrays import IntMatrix, IntVector
 
 # Changes of a run, runs, and bins that all of them may walk over.
-_CHANGES, _RUNS, _MOST_WALKED = 3_000, 3, 300_000
-_TEMPERATURE = 0.2
+_CHANGES, _RUNS, _MOST_WALKED = 3_000, 4, 400_000
+_TEMPERATURE = 0.1
 # What Eq. 4 does not say: that fewer groups touch the most units, and that a unit is nearly empty, is worth this share
 # of what it will be worth once none does, and it is.
 _ON_THE_WAY = 0.5
@@ -56,7 +56,7 @@ def best_sequence(
 
 
 class _Walk:
-    """Sequences of one instance; `found` is the `best`."""
+    """Sequences of one instance; `found` is the `best`. A run makes `num_changes`."""
 
     def __init__(self, instance: TierInstance, order: IntVector) -> None:
         self._size, self._num_groups = instance.group_size, instance.num_groups
@@ -68,7 +68,7 @@ class _Walk:
         before = np.cumsum(instance.free_nodes[order]) - instance.free_nodes[order]
         nodes = np.clip(instance.num_nodes - before, 0, instance.free_nodes[order])
         self._start: _Sequence = (order.tolist(), nodes.tolist())
-        self._changes = min(_CHANGES, _MOST_WALKED // (_RUNS * order.size))
+        self.num_changes = min(_CHANGES, _MOST_WALKED // (_RUNS * order.size))
         self.found = self._start
         self.best = self.value(self._start)[0]
 
@@ -76,7 +76,7 @@ class _Walk:
         """Change the first sequence again and again."""
         here = self._start
         cost = self.value(here)[1]
-        for step in range(self._changes):
+        for step in range(self.num_changes):
             if self.best <= enough + _TOLERANCE or (step % 100 == 0 and stop()):
                 return
             changed = self._changed(here, rng)
@@ -85,7 +85,7 @@ class _Walk:
             if changed is None:
                 continue
             value, worth = self.value(changed)
-            warmth = _TEMPERATURE * (1 - step / self._changes)
+            warmth = _TEMPERATURE * (1 - step / self.num_changes)
             if worth <= cost or rng.random() < math.exp((cost - worth) / warmth):
                 here, cost = changed, worth
                 if value < self.best - _TOLERANCE:
