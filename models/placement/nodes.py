@@ -219,7 +219,7 @@ def nearest_nodes(free: IntVector, count: int, units: IntMatrix, own: Sequence[i
     if count == 0:
         return []
     if not units.shape[1]:
-        return free[:count].tolist()
+        return list(map(int, free[:count]))
     inside, below = free, 0
     for tier in reversed(range(units.shape[1])):
         column = units[free, tier]
@@ -230,7 +230,7 @@ def nearest_nodes(free: IntVector, count: int, units: IntMatrix, own: Sequence[i
     if own:
         return _around(inside, count, units, own)
     if below == units.shape[1]:
-        return inside[:count].tolist()
+        return list(map(int, inside[:count]))
     # No sub-unit has room for all.
     column = units[inside, below]
     room = np.bincount(column)

@@ -41,8 +41,8 @@ def joint_bound(instance: TierInstance, fewest: Sequence[Mapping[int, float]]) -
     for whole in range(len(weights) + 1):
         held = _held(instance, whole)
         counts = np.indices(held.shape)
-        cost = sum(w * instance.minipod_weight * count for w, count in zip(weights, counts, strict=True))
-        cost = np.where(held >= instance.num_nodes, cost, np.inf)
+        used = instance.minipod_weight * np.tensordot(weights, counts, axes=1)
+        cost = np.where(held >= instance.num_nodes, used, np.inf)
         known = [{t: y for t, y in by.items() if (t == 1) == (k < whole)} for k, by in enumerate(fewest)]
         for levels in itertools.product(*(by.items() for by in known)):
             enough = np.logical_and.reduce([count >= y for count, (_, y) in zip(counts, levels, strict=True)])
