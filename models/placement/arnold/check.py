@@ -185,13 +185,13 @@ def _type_violations(
 
 def _label_violations(scene: _Scene, placement: PretrainingPlacement) -> Iterator[Issue]:
     names, labels = (list(chain.from_iterable(rows)) for rows in (placement.cells, placement.minipods))
-    paths = [node.path if (node := scene.nodes.get(name)) else None for name in names]
-    minipods = {path: "/".join(path[: scene.depth]) for path in set(paths) if path is not None}
-    if [minipods.get(path) for path in paths] == labels:
+    paths = [node.path if (node := scene.nodes.get(name)) else () for name in names]
+    minipods = {path: "/".join(path[: scene.depth]) for path in set(paths)}
+    if [minipods[path] for path in paths] == labels:
         return
     width = len(placement.cells[0])
     for k, (name, label, path) in enumerate(zip(names, labels, paths, strict=True)):
-        if path is not None and label != minipods[path]:
+        if path and label != minipods[path]:
             detail = f"node {name!r} is in {minipods[path]!r}, not in {label!r}"
             yield _violation("wrong_minipod", f"minipods/{k // width}/{k % width}", detail)
 
