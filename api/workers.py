@@ -11,12 +11,11 @@ from solver.engine import WorkerEngine
 from solver.forking import ForkingEngine
 from solver.pool import WorkerPool
 from solver.process import LocalEngine
-from solver.registry import BACKEND_MODULES
 from stowplan.errors import ExtraMissingError
 
 # What workers have before one is ready, and what after that, the most wanted first: the process that they are forked
-# from loads it while nobody waits for a fork, the serving process none of it. Pyomo and CVXPY are a fifth of what a
-# service without work has in memory, and take a second once in a worker whose task needs them: a policy that declares
+# from loads it while nobody waits for a fork, the serving process none of it. Pyomo and CVXPY would be a sixth of
+# what a service without work has in memory, and take a second once in a worker whose task needs them: a policy that declares
 # its model, an export, why a model has no solution.
 PRELOAD = ("api.plans.planning", "api.reading.packed")
 READERS_LOAD = (
@@ -30,7 +29,8 @@ READERS_LOAD = (
 )
 IDLE_LOAD = (
     "api.plans.reading",
-    *BACKEND_MODULES,
+    # With HiGHS; SCIP, which few ask for, takes hundredths of a second.
+    "solver.backends.decomposition",
     *FORMULATIONS,
     "models.parallelism.planner",
     "models.performance.goodput.fit",

@@ -13,6 +13,4 @@ BACKENDS: Mapping[str, str] = {
     "portfolio": "solver.backends.portfolio:PortfolioBackend",
     "scip": "solver.backends.scip:ScipBackend",
 }
-# What solving takes: who solves soon loads it before.
-BACKEND_MODULES: tuple[str, ...] = tuple(made.partition(":")[0] for made in BACKENDS.values())
 SOLVER_NAMES: tuple[str, ...] = tuple(sorted((AUTO, EXACT, *BACKENDS)))
