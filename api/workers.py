@@ -14,8 +14,8 @@ from solver.process import LocalEngine
 from stowplan.errors import ExtraMissingError
 
 # What workers have before one is ready, and what after that, the most wanted first: the process that they are forked
-# from loads it while nobody waits for a fork, the serving process none of it. Pyomo and CVXPY would be a sixth of
-# what a service without work has in memory, and take a second once in a worker whose task needs them: a policy that declares
+# from loads it while nobody waits for a fork, the serving process none of it. Pyomo and CVXPY would be a sixth of what
+# a service without work has in memory, and take a second once in a worker whose task needs them: a policy that declares
 # its model, an export, why a model has no solution.
 PRELOAD = ("api.plans.planning", "api.reading.packed")
 READERS_LOAD = (
