@@ -126,7 +126,7 @@ def _with_nodes(changes: Mapping[str, NodeChangeDoc], base: SnapshotInParts) -> 
     before = base.snapshot.cluster
     if not changes:
         return before, base.cluster
-    document = _CLUSTER.decode(base.cluster)
+    document: Any = _CLUSTER.decode(base.cluster)
     said, nodes = list(document.nodes), list(before.nodes)
     for k, node in enumerate(before.nodes):
         if node.id in changes:

@@ -55,7 +55,8 @@ def keep(snapshot: Snapshot, body: Body, monitor: SolveMonitor, plain: str | Sna
     else:
         new.text = plain
     with _keeping:
-        _kept[body.hash] = new
+        # The objects that there are may have been gone on from.
+        _kept.setdefault(body.hash, new)
         _kept.move_to_end(body.hash)
         _forget()
         names = tuple(_kept)
