@@ -65,7 +65,7 @@ class TypeProfile:
 
 
 @quickly_pickled
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
 class GoodputModel:
     """Elastic data-parallel training: throughput times statistical efficiency, batch size chosen by the planner.
 
@@ -95,7 +95,7 @@ class Observation:
     bandwidth_fraction: float = 1.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
 class GoodputObservations:
     """Raw measurements; `models.performance.goodput.fit` turns them into a `GoodputModel`.
 
@@ -123,7 +123,7 @@ class TableEntry:
     num_nodes: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
 class ThroughputTable:
     """Measured or estimated samples/s per (GPU type, count) at a fixed batch size: goodput is throughput."""
 
@@ -131,7 +131,7 @@ class ThroughputTable:
     batch_size: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
 class GoodputTable:
     """Explicit goodput per (GPU type, count), any unit that is the same along the row.
 
