@@ -18,6 +18,12 @@ from models.performance.goodput.spec import GoodputModel
 from models.plan import JobAllocation, Plan
 from models.workload import Snapshot
 from stowplan.errors import Issue
+from stowplan.living import OfLiving
+
+# What models come to, as computed here: jobs of a round are those of the one before, and most stay where they are.
+_Numbers = tuple[str, int, int, float, int, int, int]
+_MOST_KNOWN = 16
+_known: OfLiving[GoodputModel, dict[_Numbers, float]] = OfLiving()
 
 
 def goodput_violations(
@@ -59,6 +65,24 @@ def goodput_violations(
 
 
 def _goodput(
+    model: GoodputModel, allocation: JobAllocation, share: float, batch: int, local_batch: int, accumulation: int
+) -> float:
+    """The same as `_computed`, which is asked once for each model and set of numbers."""
+    known = _known.get(model)
+    if known is None:
+        known = {}
+        _known.put(model, known)
+    shape = allocation.gpu_type, len(allocation.gpus), allocation.num_gpus
+    key = (*shape, share, batch, local_batch, accumulation)
+    found = known.get(key)
+    if found is None:
+        if len(known) >= _MOST_KNOWN:
+            known.clear()
+        found = known[key] = _computed(model, allocation, share, batch, local_batch, accumulation)
+    return found
+
+
+def _computed(
     model: GoodputModel, allocation: JobAllocation, share: float, batch: int, local_batch: int, accumulation: int
 ) -> float:
     """Throughput x efficiency with these steps before the one that synchronises; nan without a batch."""
