@@ -109,7 +109,10 @@ def _demands(
     demands: list[list[Demand]] = [[] for _ in configurations.gpu_types]
     for job_id, c in choice.items():
         t, num_nodes, num_gpus, whole = shapes[c]
-        running = taken.running.get(job_id, ())
+        running = taken.running.get(job_id)
+        if running is None:
+            demands[t].append(Demand(job_id=job_id, num_nodes=num_nodes, num_gpus=num_gpus, whole=whole))
+            continue
         now = tuple(
             (node, mask)
             for node, mask in running
@@ -170,7 +173,7 @@ def _keep(pool: Pool, demands: Sequence[Demand], time_limit_s: float) -> dict[st
 
 def _where_it_is(pool: Pool, demand: Demand) -> Slices | None:
     """Step 2: GPUs for a partial job on the node where it has most of its GPUs; None where there is no room."""
-    if demand.whole:
+    if demand.whole or not demand.now:
         return None
     if demand.stays:
         return demand.now
@@ -188,14 +191,15 @@ def _place_whole(pool: Pool, demands: Sequence[Demand], units: IntMatrix, share:
     owned: list[list[int]] = []
     for demand in demands:
         own = [node for node, _ in demand.now if available[node]][: demand.num_nodes]
-        available[own] = False
+        if own:
+            available[own] = False
         owned.append(own)
     placed: dict[str, Slices] = {}
     for demand, own in zip(demands, owned, strict=True):
         chosen = [*own, *nearest_nodes(np.flatnonzero(available), demand.num_nodes - len(own), units, own)]
-        available[own] = True
         if own and share(chosen) < 1.0:
             # It is placed anew anyway: better among nodes with more bandwidth between them.
+            available[own] = True
             others = nearest_nodes(np.flatnonzero(available), demand.num_nodes, units, ())
             chosen = max(chosen, others, key=share)
         available[chosen] = False
@@ -215,7 +219,7 @@ def nearest_nodes(free: IntVector, count: int, units: IntMatrix, own: Sequence[i
     if count == 0:
         return []
     if not units.shape[1]:
-        return [int(node) for node in free[:count]]
+        return free[:count].tolist()
     inside, below = free, 0
     for tier in reversed(range(units.shape[1])):
         column = units[free, tier]
@@ -226,7 +230,7 @@ def nearest_nodes(free: IntVector, count: int, units: IntMatrix, own: Sequence[i
     if own:
         return _around(inside, count, units, own)
     if below == units.shape[1]:
-        return [int(node) for node in inside[:count]]
+        return inside[:count].tolist()
     # No sub-unit has room for all.
     column = units[inside, below]
     room = np.bincount(column)
