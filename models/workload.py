@@ -75,7 +75,7 @@ class Expansion:
 
 
 @quickly_pickled
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
 class Job:
     """One job of the snapshot.
 

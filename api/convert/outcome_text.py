@@ -15,6 +15,7 @@ from api.convert.plain import written
 from api.schemas.plan import JobAllocationDoc, ScoreTermDoc
 from models.plan import JobAllocation, Plan, PlanOutcome
 from models.workload import Job, Snapshot
+from stowplan.living import OfUnchanged
 
 _ESCAPE = "\\"
 _TERM = tuple(ScoreTermDoc.model_fields)
@@ -22,6 +23,8 @@ _FIELDS = tuple(JobAllocationDoc.model_fields)
 # Those that are no field of an allocation, or are written otherwise.
 _MADE = ("gpus", "previous", "launch", "ranks")
 _OWN = tuple(name for name in _FIELDS if name not in _MADE)
+# Texts of allocations; in rounds that follow one another most are the same.
+_texts: OfUnchanged[Job, str] = OfUnchanged()
 _own_of, _term_of = attrgetter(*_OWN), attrgetter(*_TERM)
 
 
@@ -34,7 +37,7 @@ def outcome_text(outcome: PlanOutcome, snapshot: Snapshot, exclude: Set[str]) ->
     jobs = {job.id: job for job in snapshot.jobs}
     lists = {
         "score": written([dict(zip(_TERM, _term_of(term), strict=True)) for term in plan.score]),
-        "allocations": written(list(_allocations(plan, jobs))),
+        "allocations": f"[{','.join(_allocations(plan, jobs))}]",
     }
     if any(_ESCAPE in text for text in lists.values()):
         # Names that are not plain.
@@ -52,11 +55,15 @@ def _is_plain(allocation: JobAllocation) -> bool:
     return allocation.parallel_plan is None and not allocation.expansions
 
 
-def _allocations(plan: Plan, jobs: Mapping[str, Job]) -> Iterator[dict[str, Any]]:
+def _allocations(plan: Plan, jobs: Mapping[str, Job]) -> Iterator[str]:
     for allocation in plan.allocations:
-        current = jobs[allocation.job_id].current
-        values: dict[str, Any] = dict.fromkeys(_FIELDS)
-        values.update(zip(_OWN, _own_of(allocation), strict=True))
-        values["gpus"] = map_from_slices(allocation.gpus)
-        values["previous"] = None if current is None else map_from_slices(current)
-        yield values
+        job = jobs[allocation.job_id]
+        text = _texts.get(job, (allocation,))
+        if text is None:
+            values: dict[str, Any] = dict.fromkeys(_FIELDS)
+            values.update(zip(_OWN, _own_of(allocation), strict=True))
+            values["gpus"] = map_from_slices(allocation.gpus)
+            values["previous"] = None if job.current is None else map_from_slices(job.current)
+            text = written(values)
+            _texts.put(job, (allocation,), None, text)
+        yield text
