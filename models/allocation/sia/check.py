@@ -6,7 +6,8 @@ section 3.4, and shares no code with `utility`. Whether the GPUs are legal is `m
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -44,15 +45,27 @@ def allocation_violations(
     audit = _Audit(snapshot, parameters, configurations, matrix, nodes)
     issues = [*coverage_violations(snapshot, plan), *_capacity_violations(snapshot, nodes, plan)]
     expected: dict[str | None, float] = {}
+    given = {i: allocations[job.id] for i, job in enumerate(snapshot.jobs) if job.id in allocations}
+    there = audit.there([(i, allocation) for i, (_, allocation) in given.items()])
     for i, job in enumerate(snapshot.jobs):
-        if job.id not in allocations:
+        if i not in given:
             expected[job.id] = audit.left_out(job)
         else:
-            k, allocation = allocations[job.id]
-            issues += audit.allocation_faults(f"/allocations/{k}", i, allocation)
-            expected[job.id] = audit.utility(i, allocation)
+            k, allocation = given[i]
+            issues += audit.allocation_faults(f"/allocations/{k}", i, allocation, there[i])
+            expected[job.id] = audit.utility(i, allocation, there[i])
     keys = [term.job_id for term in plan.score]
     return [*issues, *score_violations(plan.score, keys, expected, objective, wanted="job")]
+
+
+@dataclass(frozen=True, slots=True)
+class _There:
+    """A job in the configuration `c` of its allocation, -1 for none: its goodput there, 0 for none, and whether the row
+    is normalised over it."""
+
+    c: int
+    goodput: float
+    is_own: bool
 
 
 class _Audit:
@@ -92,20 +105,31 @@ class _Audit:
         is_minimised = parameters.objective is SiaObjective.GOODPUT and parameters.fairness_power < 0
         self.sign = 1 if self._costs or is_minimised else -1
 
-    def utility(self, i: int, allocation: JobAllocation) -> float:
+    def there(self, allocated: Sequence[tuple[int, JobAllocation]]) -> dict[int, _There]:
+        """Jobs in the configurations of their allocations. All at once: single elements of arrays take longer."""
+        rows = [i for i, _ in allocated]
+        found = [self._index.get(_shape(allocation), -1) for _, allocation in allocated]
+        if not self._index:
+            return dict.fromkeys(rows, _There(-1, 0.0, False))
+        columns = np.maximum(np.array(found, dtype=np.int64), 0)
+        goodput, is_own = self._goodput[rows, columns].tolist(), self._rows[rows, columns].tolist()
+        return {
+            i: _There(c, reached if c >= 0 else 0.0, own or c == self._pinned_to(i))
+            for i, c, reached, own in zip(rows, found, goodput, is_own, strict=True)
+        }
+
+    def utility(self, i: int, allocation: JobAllocation, there: _There) -> float:
         """What the allocation adds to the objective; 0 where the shape or its goodput is unknown (pinned jobs)."""
-        job, goodput = self._jobs[i], self._goodput[i]
-        c = self._index.get(_shape(allocation), -1)
-        if c < 0 or goodput[c] <= 0:
+        job, slowest = self._jobs[i], self._slowest[i]
+        if there.goodput <= 0:
             return 0.0
         if self._costs:
-            return job.weight * float(goodput[c])
+            return job.weight * there.goodput
         if self._completion is not None:
-            return self._completion.utility(job, c)
-        if math.isinf(self._slowest[i]):
+            return self._completion.utility(job, there.c)
+        if math.isinf(slowest):
             return math.nan
-        speed = float(goodput[c] / self._slowest[i]) if self._is_own(i, c) else 0.0
-        value = speed * self._restart_factor(job, allocation)
+        value = (there.goodput / slowest if there.is_own else 0.0) * self._restart_factor(job, allocation)
         return job.weight * math.pow(value, self._parameters.fairness_power)
 
     def left_out(self, job: Job) -> float:
@@ -117,13 +141,12 @@ class _Audit:
             return value
         return value / math.pow(self._change_factor(job), abs(self._parameters.fairness_power))
 
-    def allocation_faults(self, pointer: str, i: int, allocation: JobAllocation) -> Iterator[Issue]:
+    def allocation_faults(self, pointer: str, i: int, allocation: JobAllocation, there: _There) -> Iterator[Issue]:
         """An allocation must be a configuration that the job can run on, no larger than the doubling rule allows."""
-        job, goodput = self._jobs[i], self._goodput[i]
+        job = self._jobs[i]
         if self._is_pinned(job):
             return
-        c = self._index.get(_shape(allocation), -1)
-        if c < 0 or goodput[c] <= 0:
+        if there.goodput <= 0:
             yield Issue(
                 code="not_runnable",
                 pointer=pointer,
@@ -159,25 +182,26 @@ class _Audit:
     def _pinned_to(self, i: int) -> int:
         """The configuration that a pinned job keeps, whatever its bounds; -1 for none."""
         job = self._jobs[i]
+        if job.preemptible:
+            return -1
         kept = self._index.get(self._held(job), -1) if self._is_pinned(job) else -1
         return kept if kept >= 0 and self._goodput[i, kept] > 0 else -1
 
-    def _slowest_per_gpu(self) -> FloatVector:
-        """Goodput (J,) of one of the slowest GPUs of each row; inf of a job that cannot run anywhere."""
+    def _slowest_per_gpu(self) -> list[float]:
+        """Goodput (J) of one of the slowest GPUs of each row; inf of a job that cannot run anywhere."""
         own = self._rows
         pinned = [i for i, job in enumerate(self._jobs) if not job.preemptible and self._pinned_to(i) >= 0]
         if pinned:
             own = own.copy()
             own[pinned, [self._pinned_to(i) for i in pinned]] = True
         goodput = np.where(own, self._goodput, np.inf).min(axis=1, initial=np.inf)
-        return np.asarray(goodput / np.where(own, self._num_gpus, _NO_LIMIT).min(axis=1, initial=_NO_LIMIT))
-
-    def _is_own(self, i: int, c: int) -> bool:
-        return bool(self._rows[i, c]) or c == self._pinned_to(i)
+        num_gpus = np.where(own, self._num_gpus, _NO_LIMIT).min(axis=1, initial=_NO_LIMIT)
+        slowest: list[float] = (goodput / num_gpus).tolist()
+        return slowest
 
     def _speeds(self, i: int) -> tuple[FloatVector, float] | None:
         """Goodputs (C,) over that of one of its slowest GPUs, and that goodput; None where it cannot run anywhere."""
-        slowest = float(self._slowest[i])
+        slowest = self._slowest[i]
         if math.isinf(slowest):
             return None
         own, kept = self._rows[i].copy(), self._pinned_to(i)
