@@ -5,7 +5,7 @@ and say what is wrong. Work that grows with the snapshot is a few passes in C ov
 what has not changed is neither decoded nor built nor written again.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -22,7 +22,9 @@ from topology.cluster import Cluster
 
 _JOB = msgspec.json.Decoder(compiled(JobDoc))
 _CLUSTER = msgspec.json.Decoder(compiled(ClusterDoc))
-_BEFORE_CLUSTER, _BEFORE_JOBS = b'{"cluster":', b',"jobs":['
+BEFORE_CLUSTER, BEFORE_JOBS = b'{"cluster":', b',"jobs":['
+# What is compressed anew where one job changes.
+_TOGETHER = 16
 _ID = "id"
 
 
@@ -34,14 +36,26 @@ class _Parts(msgspec.Struct):
 _PARTS = msgspec.json.Decoder(_Parts)
 
 
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class Texts:
+    """JSON texts that stand one behind the other, with commas between them: objects as long as none of them changes."""
+
+    texts: tuple[bytes, ...]
+
+    @property
+    def text(self) -> bytes:
+        """All of them."""
+        return b",".join(self.texts)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotInParts:
-    """A snapshot of plain values and its document as JSON text: that of the cluster, of each job, and what is behind
-    them."""
+    """A snapshot of plain values and its document as JSON text: that of the cluster, those of the jobs a few together,
+    and what is behind them."""
 
     snapshot: Snapshot
-    cluster: bytes
-    jobs: tuple[bytes, ...]
+    cluster: Texts
+    jobs: tuple[Texts, ...]
     rest: bytes
 
     @classmethod
@@ -53,10 +67,11 @@ class SnapshotInParts:
         except (msgspec.DecodeError, RecursionError):
             return None
         cluster, jobs = bytes(parts.cluster), tuple(map(bytes, parts.jobs))
-        before = b"".join((_BEFORE_CLUSTER, cluster, _BEFORE_JOBS, b",".join(jobs)))
+        before = b"".join((BEFORE_CLUSTER, cluster, BEFORE_JOBS, b",".join(jobs)))
         if not raw.startswith(before):
             return None
-        return cls(snapshot=snapshot, cluster=cluster, jobs=jobs, rest=raw[len(before) :])
+        rest = raw[len(before) :]
+        return cls(snapshot=snapshot, cluster=Texts((cluster,)), jobs=tuple(_together(jobs)), rest=rest)
 
     @classmethod
     def read(cls, text: str) -> Self | None:
@@ -65,9 +80,14 @@ class SnapshotInParts:
         return None if snapshot is None else cls.of(snapshot, text)
 
     @property
-    def text(self) -> str:
+    def text(self) -> bytes:
         """The whole document."""
-        return b"".join((_BEFORE_CLUSTER, self.cluster, _BEFORE_JOBS, b",".join(self.jobs), self.rest)).decode()
+        jobs = b",".join(part.text for part in self.jobs)
+        return b"".join((BEFORE_CLUSTER, self.cluster.text, BEFORE_JOBS, jobs, self.rest))
+
+
+def _together(jobs: Sequence[bytes]) -> Iterator[Texts]:
+    return (Texts(tuple(jobs[k : k + _TOGETHER])) for k in range(0, len(jobs), _TOGETHER))
 
 
 def plain_change(source: ChangedSnapshot, base: SnapshotInParts) -> SnapshotInParts | None:
@@ -94,26 +114,41 @@ def _changed(source: ChangedSnapshot, base: SnapshotInParts) -> SnapshotInParts 
         return None
     cluster, cluster_text = _with_nodes(source.nodes, base)
     jobs: list[Job] = []
-    texts: list[bytes] = []
-    for job, text in zip(base.snapshot.jobs, base.jobs, strict=True):
-        if job.id in removed:
-            continue
-        fields = source.jobs.get(job.id)
-        if fields is not None:
-            before: dict[str, Any] = msgspec.json.decode(text)
-            job, text = _job(to_json({**before, **fields}, inf_nan_mode="constants"))
-        jobs.append(job)
-        texts.append(text)
-    for new in source.add_jobs:
-        job, text = _job(new.model_dump_json().encode())
-        jobs.append(job)
-        texts.append(text)
+    parts: list[Texts] = []
+    touched, first = removed | source.jobs.keys(), 0
+    for part in base.jobs:
+        own = base.snapshot.jobs[first : first + len(part.texts)]
+        first += len(part.texts)
+        if not touched.isdisjoint(job.id for job in own):
+            own, part = _after(own, part, source, removed)
+        jobs += own
+        parts += [part] if part.texts else []
+    new = [_job(added.model_dump_json().encode()) for added in source.add_jobs]
+    if new:
+        jobs += [job for job, _ in new]
+        last = parts.pop().texts if parts else ()
+        parts += _together([*last, *(text for _, text in new)])
     return SnapshotInParts(
         snapshot=snapshot_after(base.snapshot, cluster, tuple(jobs)),
         cluster=cluster_text,
-        jobs=tuple(texts),
+        jobs=tuple(parts),
         rest=base.rest,
     )
+
+
+def _after(
+    jobs: Sequence[Job], part: Texts, source: ChangedSnapshot, removed: Set[str]
+) -> tuple[tuple[Job, ...], Texts]:
+    """Jobs and their texts when they have changed."""
+    said: list[tuple[Job, bytes]] = []
+    for job, text in zip(jobs, part.texts, strict=True):
+        fields = source.jobs.get(job.id)
+        if fields is not None:
+            before: dict[str, Any] = msgspec.json.decode(text)
+            said.append(_job(to_json({**before, **fields}, inf_nan_mode="constants")))
+        elif job.id not in removed:
+            said.append((job, text))
+    return tuple(job for job, _ in said), Texts(tuple(text for _, text in said))
 
 
 def _job(text: bytes) -> tuple[Job, bytes]:
@@ -121,16 +156,16 @@ def _job(text: bytes) -> tuple[Job, bytes]:
     return built_job(document), written(document).encode()
 
 
-def _with_nodes(changes: Mapping[str, NodeChangeDoc], base: SnapshotInParts) -> tuple[Cluster, bytes]:
+def _with_nodes(changes: Mapping[str, NodeChangeDoc], base: SnapshotInParts) -> tuple[Cluster, Texts]:
     """The cluster and its text; nodes that have not changed are the same objects."""
     before = base.snapshot.cluster
     if not changes:
         return before, base.cluster
-    document: Any = _CLUSTER.decode(base.cluster)
+    document: Any = _CLUSTER.decode(base.cluster.text)
     said, nodes = list(document.nodes), list(before.nodes)
     for k, node in enumerate(before.nodes):
         if node.id in changes:
             said[k] = msgspec.structs.replace(said[k], **changes[node.id].model_dump(exclude_none=True))
             nodes[k] = built_node(said[k])
     text = written(msgspec.structs.replace(document, nodes=tuple(said)))
-    return replace(before, nodes=tuple(nodes)), text.encode()
+    return replace(before, nodes=tuple(nodes)), Texts((text.encode(),))

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from api.convert.hashing import input_hash, snapshot_id
+from api.convert.hashing import input_hash, snapshot_id, snapshot_id_of
 from api.convert.issues import issue_documents
 from api.convert.placement import placement_issues
 from api.convert.plain import has_plain_names, plain_request
@@ -10,7 +10,7 @@ from api.convert.plain_change import SnapshotInParts, plain_change
 from api.convert.reading import read_document
 from api.convert.request import check_request
 from api.jobs.calibrated_snapshots import MeasuredSnapshot
-from api.reading.packed import PackedRequest, keep, kept_parts
+from api.reading.packed import PackedRequest, body_of, keep, kept_parts
 from api.reading.texts import (
     Lacking,
     RequestText,
@@ -74,11 +74,17 @@ def read_plan(text: RequestText, monitor: SolveMonitor) -> ReadPlan | Lacking:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Read:
-    """A body, its snapshot, and of one of plain values its text, or the parts of that."""
+    """A body and its snapshot; of one of plain values the text, or the parts of it; what is stored of it, where that is
+    known already."""
 
     body: PlanBodyDoc
     source: MeasuredSnapshot
     plain: str | SnapshotInParts | None = None
+    packed: Body | None = None
+
+    def stored(self) -> Body:
+        """What is stored of the snapshot."""
+        return self.packed or Body.of(self.source.used.text)
 
 
 @reading_task
@@ -88,7 +94,7 @@ def _read_plan(text: RequestText) -> tuple[ReadPlan, _Read]:
     checked = check_request(body, source.used.snapshot, text.settings)
     request = checked.required()
     options = UsedOptionsDoc.model_validate(request.options, from_attributes=True)
-    input_ = plan_input(body, source.used.text)
+    input_ = plan_input(body, read.stored())
     asked = ReadPlan(
         policy=body.policy,
         request=PackedRequest.of(request, input_.snapshot),
@@ -134,9 +140,11 @@ def _read(text: RequestText) -> _Read:
         changed = _changed(body.snapshot, text)
         if changed is not None:
             content = changed.text
-            used = ResolvedSnapshot(snapshot=changed.snapshot, id=snapshot_id(content), text=content)
+            stored = body_of(changed, content)
+            used = ResolvedSnapshot(snapshot=changed.snapshot, id=snapshot_id_of(stored.hash), text=content.decode())
             posted = replace(used, id=snapshot_id(body.snapshot.model_dump_json()))
-            return _Read(body=body, source=MeasuredSnapshot(posted=posted, used=used), plain=changed)
+            source = MeasuredSnapshot(posted=posted, used=used)
+            return _Read(body=body, source=source, packed=stored, plain=changed)
     return _Read(body=body, source=measured_snapshot_of(body.snapshot, body.policy, text))
 
 
@@ -153,6 +161,6 @@ def _are_not_measured(snapshot: Snapshot, text: RequestText) -> bool:
     return not text.measured_jobs or text.measured_jobs.isdisjoint(job.id for job in snapshot.jobs)
 
 
-def plan_input(body: PlanBodyDoc, snapshot_text: str) -> PlanInput:
-    """The body as it is stored, its snapshot as it has been written before. Compressed here, by a reader."""
-    return PlanInput(rest=body.model_dump_json(exclude={"snapshot"}), snapshot=Body.of(snapshot_text))
+def plan_input(body: PlanBodyDoc, snapshot: Body) -> PlanInput:
+    """The body as it is stored, its snapshot as it has been written before. Compressed by a reader."""
+    return PlanInput(rest=body.model_dump_json(exclude={"snapshot"}), snapshot=snapshot)

@@ -12,16 +12,17 @@ from dataclasses import dataclass
 from typing import cast
 
 from api.convert.plain import plain_snapshot
-from api.convert.plain_change import SnapshotInParts
+from api.convert.plain_change import BEFORE_CLUSTER, BEFORE_JOBS, SnapshotInParts, Texts
 from api.convert.snapshot import snapshot_from_document
 from api.schemas.snapshot import SNAPSHOT
-from api.store.texts import Body
+from api.store.texts import Body, deflated
 from models.plan import PlanRequest
 from models.policy import Parameters
 from models.workload import Snapshot
 from solver.monitor import SolveMonitor
 from solver.options import SolveOptions
 from stowplan.collection import without_collection
+from stowplan.living import OfUnchanged
 
 # Of what was read last so many are kept, of those that are not the last of all together no more than so much text: the
 # objects take some ten times the memory, but those of rounds that follow one another have most of it in common.
@@ -39,6 +40,8 @@ class _Kept:
     parts: SnapshotInParts | None = None
 
 
+# Parts, with what is before them.
+_deflated: OfUnchanged[Texts, bytes] = OfUnchanged()
 # By the hash of its text, the one that was used last behind the others.
 _kept: OrderedDict[str, _Kept] = OrderedDict()
 _keeping = threading.Lock()
@@ -74,6 +77,22 @@ def kept_parts(body: Body) -> SnapshotInParts | None:
     if known.parts is None and known.text is not None:
         known.parts, known.text = SnapshotInParts.of(known.snapshot, known.text), None
     return known.parts
+
+
+def body_of(parts: SnapshotInParts, text: bytes) -> Body:
+    """What is stored of a snapshot in parts, of which `text` is the whole: parts that it has in common with others are
+    compressed once."""
+    jobs = (_packed(part, BEFORE_JOBS if k == 0 else b",") for k, part in enumerate(parts.jobs))
+    rest = parts.rest if parts.jobs else BEFORE_JOBS + parts.rest
+    return Body.of_parts((_packed(parts.cluster, BEFORE_CLUSTER), *jobs, deflated(rest)), text)
+
+
+def _packed(part: Texts, before: bytes) -> bytes:
+    known = _deflated.get(part, (), before)
+    if known is None:
+        known = deflated(before + part.text)
+        _deflated.put(part, (), before, known)
+    return known
 
 
 def forget_all() -> None:

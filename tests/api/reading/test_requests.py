@@ -1,6 +1,7 @@
 """Requests that other processes read: the same answers, whoever reads, and an end in time."""
 
 import asyncio
+import json
 import pickle
 from collections.abc import Iterator
 from typing import cast
@@ -16,7 +17,7 @@ from api.reading import packed
 from api.reading.packed import key_of
 from api.reading.readers import Readers
 from api.reading.texts import Lacking, RequestText, WantedForecasts
-from api.store.texts import Body
+from api.store.texts import Body, deflated
 from api.workers import reader_pool
 from models.forecast.known import KnownJob
 from models.plan import PlanRequest
@@ -220,3 +221,33 @@ def test_reading_grows_with_the_size(policy: str) -> None:
         return work(lambda: read_plan(text, SolveMonitor()))
 
     assert cost(200) <= 2.3 * cost(100)
+
+
+@pytest.mark.usefixtures("_nothing_kept")
+def test_parts_are_stored_as_the_whole_would_be_and_compressed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = [table_job(f"j{k}") for k in range(100)]
+    base, _ = read(sia_request(jobs))
+    sizes: list[int] = []
+
+    def watched(data: bytes) -> bytes:
+        sizes.append(len(data))
+        return deflated(data)
+
+    monkeypatch.setattr(packed, "deflated", watched)
+    stored, compressed = base.input.snapshot, []
+    for round_, said in enumerate(
+        [
+            {"jobs": {"j40": {"age_s": 1}}},
+            {"jobs": {"j40": {"age_s": 2}}},
+            {"remove_jobs": [f"j{k}" for k in range(100)]},
+        ]
+    ):
+        sizes.clear()
+        asked, _ = read({**sia_request(), "snapshot": {"base": f"b{round_}", **said}}, **{f"b{round_}": stored})
+        stored = asked.input.snapshot
+        compressed.append(sum(sizes))
+        assert stored.hash == Body.of(stored.text).hash
+        assert stored.num_bytes == len(stored.text.encode())
+    assert json.loads(stored.text)["jobs"] == []
+    # The first one has nothing in common with any.
+    assert compressed[1] < compressed[0] / 4
