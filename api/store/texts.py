@@ -25,7 +25,7 @@ def deflated(data: bytes) -> bytes:
 
 
 def joined(parts: Iterable[bytes], whole: bytes) -> bytes:
-    """What `compressed` gives, of parts that are `deflated`; `whole`: all of it, not compressed."""
+    """A text as `compressed` makes one of it, of parts that are `deflated`; `whole`: all of it, as it is."""
     return b"".join((_HEADER, *parts, _LAST_BLOCK, zlib.adler32(whole).to_bytes(4, "big")))
 
 
