@@ -1,6 +1,6 @@
 """Everything that can be said about a request without solving. Light: imports no solver and no modelling layer."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import fields
 from pkgutil import resolve_name
 
@@ -11,12 +11,9 @@ from models.wording import counted
 from models.workload import Job, Snapshot, snapshot_warnings
 from solver.registry import SOLVER_NAMES
 from stowplan.errors import Issue, Severity
-from stowplan.living import OfUnchanged
 
 # Asked for beside a calendar, whatever the policy.
 _OF_CALENDAR = {"remaining_s"}
-# Of jobs, under a policy.
-_in_vain: OfUnchanged[Job, tuple[str, ...]] = OfUnchanged()
 
 
 def request_issues(snapshot: Snapshot, parameters: Parameters) -> list[Issue]:
@@ -37,31 +34,18 @@ def request_issues(snapshot: Snapshot, parameters: Parameters) -> list[Issue]:
 
 def _ignored_fields(snapshot: Snapshot, policy: Policy) -> Iterator[Issue]:
     """What jobs say that the policy never looks at: once per field, at the first job that says it."""
-    saying: dict[str, list[int]] = {}
-    ignored = [(field.name, field.default) for field in fields(Job) if field.name in policy.ignores]
-    for k, job in enumerate(snapshot.jobs):
-        for name in _said_in_vain(job, policy, ignored):
-            saying.setdefault(name, []).append(k)
     for field in fields(Job):
-        if field.name not in saying or (field.name in _OF_CALENDAR and snapshot.calendar):
+        if field.name not in policy.ignores or (field.name in _OF_CALENDAR and snapshot.calendar):
             continue
-        own = saying[field.name]
-        users = ", ".join(other.name for other in POLICIES.values() if field.name not in other.ignores) or "none"
-        yield Issue(
-            code="ignored_field",
-            pointer=f"/jobs/{own[0]}/{field.name}",
-            detail=f"is not used by {policy.name}, and is given for {counted(len(own), 'job')}; used by {users}",
-            severity=Severity.WARNING,
-        )
-
-
-def _said_in_vain(job: Job, policy: Policy, ignored: Sequence[tuple[str, object]]) -> tuple[str, ...]:
-    """Fields that the job says of those that the policy ignores, given with their defaults."""
-    known = _in_vain.get(job, (policy,))
-    if known is None:
-        known = tuple(name for name, default in ignored if getattr(job, name) != default)
-        _in_vain.put(job, (policy,), None, known)
-    return known
+        saying = [k for k, job in enumerate(snapshot.jobs) if getattr(job, field.name) != field.default]
+        if saying:
+            users = ", ".join(other.name for other in POLICIES.values() if field.name not in other.ignores) or "none"
+            yield Issue(
+                code="ignored_field",
+                pointer=f"/jobs/{saying[0]}/{field.name}",
+                detail=f"is not used by {policy.name}, and is given for {counted(len(saying), 'job')}; used by {users}",
+                severity=Severity.WARNING,
+            )
 
 
 def _performance_warnings(snapshot: Snapshot) -> Iterator[Issue]:

@@ -106,10 +106,14 @@ def _known(before: _Round, jobs: Sequence[Job], configurations: ConfigurationSet
     found = [before.row(job) for job in jobs]
     rows = np.array(found, dtype=np.int64)
     columns = _columns(before.configurations, configurations)
-    pairs = _taken(before.pairs, rows, columns) & wanted
-    arrays: dict[str, Any] = {
-        name: np.where(pairs, _taken(getattr(before.matrix, name), rows, columns), 0) for name in _ARRAYS
-    }
+    pairs = _taken(before.pairs, rows, columns)
+    arrays: dict[str, Any] = {name: _taken(getattr(before.matrix, name), rows, columns) for name in _ARRAYS}
+    # Of jobs with a model nothing else is known than these pairs.
+    unwanted = pairs & ~wanted
+    if unwanted.any():
+        pairs &= wanted
+        for array in arrays.values():
+            array[unwanted] = 0
     return KnownPairs(
         matrix=GoodputMatrix(**arrays),
         models={j: before.matrix.models[row] for j, row in enumerate(found) if row in before.matrix.models},
