@@ -22,6 +22,7 @@ from models.wording import counted
 from models.workload import Adaptivity, Job, Snapshot
 from stowplan.arrays import FloatVector, Mask
 from stowplan.errors import Issue
+from stowplan.living import OfUnchanged
 from topology.cluster import Node, NodeState
 
 _RESTART_FLOOR = 0.01
@@ -29,6 +30,8 @@ _NO_LIMIT = 2**62
 
 _Shape = tuple[str, int, int]
 """GPU type, nodes and GPUs."""
+# What a change costs jobs with their allocations on a cluster, by its price and the size of whole nodes.
+_factors: OfUnchanged[Job, float] = OfUnchanged()
 
 
 def allocation_violations(
@@ -52,7 +55,8 @@ def allocation_violations(
             expected[job.id] = audit.left_out(job)
         else:
             k, allocation = given[i]
-            issues += audit.allocation_faults(f"/allocations/{k}", i, allocation, there[i])
+            if there[i].goodput <= 0 or parameters.double_at_most:
+                issues += audit.allocation_faults(f"/allocations/{k}", i, allocation, there[i])
             expected[job.id] = audit.utility(i, allocation, there[i])
     keys = [term.job_id for term in plan.score]
     return [*issues, *score_violations(plan.score, keys, expected, objective, wanted="job")]
@@ -83,6 +87,7 @@ class _Audit:
         self._goodput = matrix.goodput
         self._parameters = parameters
         self._costs = parameters.objective is SiaObjective.GIVEN_COSTS
+        self._cluster = snapshot.cluster
         self._nodes = nodes
         self._down = {node.id for node in nodes.values() if node.state is NodeState.DOWN}
         self._types = np.array(configurations.gpu_types)[configurations.type_index]
@@ -94,6 +99,7 @@ class _Audit:
             )
         }
         self._node_size = node_sizes(self._index)
+        self._priced = parameters.restart_price, tuple(self._node_size.items())
         self._rows = self._own_rows()
         self._slowest = self._slowest_per_gpu()
         self._completion: CompletionAudit | None = None
@@ -129,7 +135,11 @@ class _Audit:
             return self._completion.utility(job, there.c)
         if math.isinf(slowest):
             return math.nan
-        value = (there.goodput / slowest if there.is_own else 0.0) * self._restart_factor(job, allocation)
+        factor = _factors.get(job, (self._cluster, allocation), self._priced)
+        if factor is None:
+            factor = self._restart_factor(job, allocation)
+            _factors.put(job, (self._cluster, allocation), self._priced, factor)
+        value = (there.goodput / slowest if there.is_own else 0.0) * factor
         return job.weight * math.pow(value, self._parameters.fairness_power)
 
     def left_out(self, job: Job) -> float:
