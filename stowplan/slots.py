@@ -18,7 +18,9 @@ def copier(cls: type[Record], *names: str) -> Callable[..., Record]:
     values_of = attrgetter(*others)
     # Setting a field of a frozen class is slow. This one has the same slots and is not frozen, so that its instances
     # may become those of the other.
-    mutable: Callable[..., Any] = make_dataclass(f"_Mutable{cls.__name__}", (*others, *names), slots=True)
+    mutable: Callable[..., Any] = make_dataclass(
+        f"_Mutable{cls.__name__}", (*others, *names), slots=True, weakref_slot=hasattr(cls, "__weakref__")
+    )
 
     def copy(record: Record, *values: Any) -> Record:
         made = mutable(*values_of(record), *values)
