@@ -14,8 +14,15 @@ V = TypeVar("V")
 _found: dict[int, tuple["weakref.ref[Any]", dict["OfLiving[Any, Any]", Any]]] = {}
 
 
+class Living:
+    """Base of classes with slots whose objects can be referred to weakly: as a slot of their own it would keep
+    `stowplan.slots` from making copies of them."""
+
+    __slots__ = ("__weakref__",)
+
+
 class OfLiving(Generic[K, V]):
-    """A map from objects, which can be referred to weakly and do not change, to what was found of them.
+    """A map from objects, which are `Living` and do not change, to what was found of them.
 
     What was found must not refer to its object, which would never go.
     """

@@ -18,6 +18,7 @@ from api.schemas.snapshot import ChangedSnapshot, ClusterDoc, JobDoc, NodeChange
 from models.changed_snapshot import snapshot_after
 from models.workload import Job, Snapshot
 from stowplan.errors import InputError
+from stowplan.living import Living
 from topology.cluster import Cluster
 
 _JOB = msgspec.json.Decoder(compiled(JobDoc))
@@ -36,8 +37,8 @@ class _Parts(msgspec.Struct):
 _PARTS = msgspec.json.Decoder(_Parts)
 
 
-@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
-class Texts:
+@dataclass(frozen=True, slots=True, eq=False)
+class Texts(Living):
     """JSON texts that stand one behind the other, with commas between them: objects as long as none of them changes."""
 
     texts: tuple[bytes, ...]

@@ -4,11 +4,11 @@ import gc
 from dataclasses import dataclass
 
 from stowplan import living
-from stowplan.living import OfLiving, OfUnchanged
+from stowplan.living import Living, OfLiving, OfUnchanged
 
 
-@dataclass(frozen=True, slots=True, weakref_slot=True)
-class Thing:
+@dataclass(frozen=True, slots=True)
+class Thing(Living):
     value: float
 
 

@@ -5,6 +5,7 @@ from dataclasses import FrozenInstanceError, dataclass, replace
 
 import pytest
 
+from stowplan.living import Living
 from stowplan.slots import copier
 
 
@@ -16,8 +17,8 @@ class Thing:
     weight: float = 0.5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
-class ReferredThing:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReferredThing(Living):
     name: str
     size: int = 1
     colour: str = "red"

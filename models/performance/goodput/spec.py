@@ -7,6 +7,7 @@ on each configuration (nodes, GPUs, GPU type), and with which batch size.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from stowplan.living import Living
 from stowplan.pickling import quickly_pickled
 
 
@@ -65,8 +66,8 @@ class TypeProfile:
 
 
 @quickly_pickled
-@dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
-class GoodputModel:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoodputModel(Living):
     """Elastic data-parallel training: throughput times statistical efficiency, batch size chosen by the planner.
 
     `profiles` maps GPU type name -> profile; a type that is missing cannot run the job.
@@ -95,8 +96,8 @@ class Observation:
     bandwidth_fraction: float = 1.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
-class GoodputObservations:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoodputObservations(Living):
     """Raw measurements; `models.performance.goodput.fit` turns them into a `GoodputModel`.
 
     `max_local_batch`: per GPU type; where missing, the largest one observed on that type.
@@ -123,16 +124,16 @@ class TableEntry:
     num_nodes: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
-class ThroughputTable:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThroughputTable(Living):
     """Measured or estimated samples/s per (GPU type, count) at a fixed batch size: goodput is throughput."""
 
     entries: tuple[TableEntry, ...]
     batch_size: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
-class GoodputTable:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoodputTable(Living):
     """Explicit goodput per (GPU type, count), any unit that is the same along the row.
 
     With the Sia parameter `objective = "given_costs"` the values are costs to be minimised, taken as given.
