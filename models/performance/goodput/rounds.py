@@ -26,6 +26,8 @@ from stowplan.arrays import IntVector, Mask
 # Services plan a few clusters in turns.
 _ROUNDS = 4
 _BYTES = 128 * 2**20
+# A job with a model of a few GPU types.
+_JOB_BYTES = 8 * 2**10
 # So many jobs tell which round another one goes on from.
 _SAMPLE = 32
 _T = TypeVar("_T", bound=np.generic)
@@ -44,8 +46,9 @@ class _Round:
 
     @property
     def num_bytes(self) -> int:
-        """Size of the arrays."""
-        return int(sum(getattr(self.matrix, name).nbytes for name in _ARRAYS)) + self.pairs.nbytes
+        """Size of the arrays, and about that of the jobs."""
+        arrays = int(sum(getattr(self.matrix, name).nbytes for name in _ARRAYS)) + self.pairs.nbytes
+        return arrays + _JOB_BYTES * len(self.jobs)
 
     def row(self, job: Job) -> int:
         """The row of a job that is the same as far as goodput goes; -1 where there is none."""

@@ -151,11 +151,16 @@ def test_a_round_goes_on_from_that_of_its_own_jobs(searched: list[int]) -> None:
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch, searched: list[int]) -> None:
     jobs = [Job(id="j", performance=goodput_model(1.0))]
     everything = np.ones((1, len(CONFIGURATIONS)), dtype=np.bool_)
-    monkeypatch.setattr(rounds, "_BYTES", 41 * len(CONFIGURATIONS) - 1)
+    evaluate_round(jobs, CONFIGURATIONS, everything)
+    (kept,) = rounds._kept
+    # Five numbers of eight bytes and a mark for each pair.
+    assert kept.num_bytes == 41 * len(CONFIGURATIONS) + rounds._JOB_BYTES
+    monkeypatch.setattr(rounds, "_BYTES", kept.num_bytes - 1)
+    forget_rounds()
     evaluate_round(jobs, CONFIGURATIONS, everything)
     assert not rounds._kept
     evaluate_round(jobs, CONFIGURATIONS, everything)
-    assert len(searched) == 2
+    assert len(searched) == 3
 
 
 def test_a_job_that_changes_what_it_shares_changes_the_others() -> None:
