@@ -103,6 +103,31 @@ def test_an_idle_worker_reads_and_plans_what_it_has_read(
 
 
 @pytest.mark.slow
+def test_changes_go_to_the_worker_that_keeps_their_base(
+    elsewhere: httpx.Client, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = planned(elsewhere, sia_request())
+    wanted: list[tuple[str, object]] = []
+    submit = pool.submit
+
+    def watched(task: str, *arguments: object, **options: object) -> Ticket:
+        wanted.append((task, options.get("wants")))
+        return submit(task, *arguments, **options)  # type: ignore[arg-type]  # as they came
+
+    monkeypatch.setattr(pool, "submit", watched)
+    request = {**sia_request(), "snapshot": {"base": base["id"], "jobs": {"j0": {"age_s": 5}}}}
+    after = planned(elsewhere, request)
+    # What it says, then with the base, which the worker knows that has planned it.
+    (first, nothing), (second, kept), (plan, own) = wanted
+    assert (first, nothing, second, plan) == (READ_PLAN, None, READ_PLAN, PLAN_TASK)
+    keepers = [worker for worker in pool._workers if kept in worker.keeps]
+    assert keepers
+    assert any(own in worker.keeps for worker in keepers)
+    whole = planned(elsewhere, changed(sia_request(), "/snapshot/jobs/0/age_s", 5))
+    assert (after["input_hash"], after["allocations"]) == (whole["input_hash"], whole["allocations"])
+
+
+@pytest.mark.slow
 def test_others_read_while_all_workers_solve(
     elsewhere: httpx.Client, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
