@@ -20,6 +20,7 @@ handed out. Ties go to the node whose units have the fewest whole free ones, the
 import heapq
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from itertools import islice
 
 import numpy as np
 
@@ -195,6 +196,12 @@ def _place_whole(pool: Pool, demands: Sequence[Demand], units: IntMatrix, share:
             available[own] = False
         owned.append(own)
     placed: dict[str, Slices] = {}
+    if not units.shape[1]:
+        # All nodes are equally near: one after the other, without a look at all of them for every demand.
+        rest = iter(np.flatnonzero(available).tolist())
+        for demand, own in zip(demands, owned, strict=True):
+            placed[demand.job_id] = _take_whole(pool, demand, [*own, *islice(rest, demand.num_nodes - len(own))])
+        return placed
     for demand, own in zip(demands, owned, strict=True):
         chosen = [*own, *nearest_nodes(np.flatnonzero(available), demand.num_nodes - len(own), units, own)]
         if own and share(chosen) < 1.0:
@@ -203,10 +210,14 @@ def _place_whole(pool: Pool, demands: Sequence[Demand], units: IntMatrix, share:
             others = nearest_nodes(np.flatnonzero(available), demand.num_nodes, units, ())
             chosen = max(chosen, others, key=share)
         available[chosen] = False
-        slices = tuple((node, pool.free[node]) for node in chosen)
-        pool.take(demand, slices)
-        placed[demand.job_id] = slices
+        placed[demand.job_id] = _take_whole(pool, demand, chosen)
     return placed
+
+
+def _take_whole(pool: Pool, demand: Demand, nodes: Sequence[int]) -> Slices:
+    slices = tuple((node, pool.free[node]) for node in nodes)
+    pool.take(demand, slices)
+    return slices
 
 
 def nearest_nodes(free: IntVector, count: int, units: IntMatrix, own: Sequence[int]) -> list[int]:
@@ -219,7 +230,7 @@ def nearest_nodes(free: IntVector, count: int, units: IntMatrix, own: Sequence[i
     if count == 0:
         return []
     if not units.shape[1]:
-        return free[:count].tolist()
+        return list(map(int, free[:count]))
     inside, below = free, 0
     for tier in reversed(range(units.shape[1])):
         column = units[free, tier]
@@ -230,7 +241,7 @@ def nearest_nodes(free: IntVector, count: int, units: IntMatrix, own: Sequence[i
     if own:
         return _around(inside, count, units, own)
     if below == units.shape[1]:
-        return inside[:count].tolist()
+        return list(map(int, inside[:count]))
     # No sub-unit has room for all.
     column = units[inside, below]
     room = np.bincount(column)

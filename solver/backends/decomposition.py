@@ -202,7 +202,7 @@ class _Search:
         structure = self._structure
         is_split = (linear.fraction > _ROUNDING) & (linear.fraction < 1.0 - _ROUNDING)
         num_split = np.unique(structure.class_of[is_split]).size
-        return structure.copies.max() == 1 and num_split > _SCATTERED * linear.fraction.sum()
+        return bool(structure.copies.max() == 1 and num_split > _SCATTERED * linear.fraction.sum())
 
     def _rounded(self, dual: DualPoint) -> ReducedCosts:
         structure = self._structure
@@ -248,7 +248,8 @@ class _Search:
         """Whether HiGHS has nothing to gain from a core, whose rows it takes in another order, to its harm or not."""
         structure = self._structure
         is_small = structure.cost.size <= _LINEAR
-        return is_small and structure.copies.max() == 1 and core.columns.size > _SMALLER * self._problem.num_columns
+        is_unmerged = bool(structure.copies.max() == 1)
+        return is_small and is_unmerged and core.columns.size > _SMALLER * self._problem.num_columns
 
     def _solve_whole(self) -> TerminationReason | Limit:
         """Solve the problem as it was given, by the way that HiGHS goes by itself."""

@@ -124,7 +124,7 @@ def find_structure(problem: MatrixProblem) -> ChoiceProblem | None:
 def _entries(problem: MatrixProblem) -> _Entries:
     matrix = problem.matrix if problem.matrix.has_sorted_indices else problem.matrix.sorted_indices()
     column = np.repeat(np.arange(problem.num_columns), np.diff(matrix.indptr))
-    return _Entries(row=matrix.indices, column=column, value=matrix.data)
+    return _Entries(row=matrix.indices.astype(np.int64), column=column, value=matrix.data)
 
 
 def _choice_rows(problem: MatrixProblem, entries: _Entries) -> IntVector:

@@ -20,6 +20,7 @@ from models.performance.goodput.spec import GoodputTable
 from models.placement.occupancy import Occupancy, occupancy
 from models.wording import counted
 from models.workload import Adaptivity, Job, Reservation, Snapshot
+from stowplan.arrays import Mask
 from stowplan.errors import InputError, Issue, Severity
 from stowplan.living import OfUnchanged
 from topology.cluster import NodeState
@@ -179,7 +180,7 @@ def _cannot_run(reserving: Mapping[int, tuple[Job, Reservation]], configurations
     if not reserving:
         return []
     reserved = np.array([reserved_configuration(wanted, configurations) for _, wanted in reserving.values()])
-    used = reserved.any(axis=0)
+    used: Mask = np.asarray(reserved.any(axis=0))
     try:
         goodput = evaluate(
             [job for job, _ in reserving.values()], configurations.subset(used), reserved[:, used]
