@@ -184,12 +184,17 @@ class _Search:
             self._multipliers, self._bound = linear.multipliers, linear.bound
             return None if self._is_scattered(linear) else self._rounded(linear)
         guess = None if self._options.prices is None else self._options.prices[structure.rows]
+        lacking = _DUAL_SHARE * self._options.relative_gap
         if guess is not None:
-            # Where little has changed since they were found, they prove a point near them.
-            reduced = self._rounded(dual_at(structure, guess))
+            # Where little has changed since they were found, they prove a point near them, or better ones nearby do.
+            dual = dual_at(structure, guess)
+            reduced = self._rounded(dual)
+            if not self._is_done():
+                dual = maximise_dual(structure, guess, self._must_stop, lacking, temperature=dual.temperature)
+                reduced = self._rounded(dual)
             if self._is_done():
                 return reduced
-        lacking = _DUAL_SHARE * self._options.relative_gap
+            guess = dual.multipliers
         dual = maximise_dual(structure, guess, self._must_stop, lacking)
         reduced = self._rounded(dual)
         if lacking > 0 and not self._is_done():

@@ -100,7 +100,7 @@ def dual_at(problem: ChoiceProblem, multipliers: FloatVector) -> DualPoint:
         multipliers=here.point,
         bound=oracle.best_bound,
         fraction=oracle.fraction(here),
-        temperature=_WARM_TEMPERATURE * scale,
+        temperature=_KNOWN_TEMPERATURE * scale,
         num_evaluations=oracle.num_evaluations,
     )
 
