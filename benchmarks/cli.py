@@ -174,7 +174,11 @@ COMMANDS: Mapping[str, LazyCommand] = {
     ),
     "small-plans": LazyCommand(
         "benchmarks.service.small_plans:main",
-        "Measure how many small plans a second a service makes with 32 clients, and whose CPU they take.",
+        "Measure how many small plans a second a service makes, and whose CPU they take.",
+    ),
+    "warm-rounds": LazyCommand(
+        "benchmarks.service.warm_rounds:main",
+        "Measure a round in which 1 % of the jobs changed beside a cold one: CPU of all processes, by part.",
     ),
     "load": LazyCommand(
         "benchmarks.service.load:main",

@@ -39,10 +39,19 @@ class Readers:
         """End the processes."""
         self._pool.close()
 
-    async def read(self, task: str, argument: object, num_bytes: int, then: Callable[[Any], Any] | None = None) -> Any:
+    async def read(
+        self,
+        task: str,
+        argument: object,
+        num_bytes: int,
+        wants: str | None = None,
+        then: Callable[[Any], Any] | None = None,
+    ) -> Any:
         """Have a text of `num_bytes` read by `task`, a function `package.module:function`, and give what it returns.
 
-        With `then` that goes through it, in a thread of this process: the one that has read, where it was read here.
+        `wants` names what another task has kept that reads it sooner: of the idle workers, the one that has it does.
+        With `then` what it returns goes through that, in a thread of this process: the one that has read, where it was
+        read here.
 
         Raises
         ------
@@ -55,13 +64,13 @@ class Readers:
         """
         if num_bytes <= self._small_bytes:
             return await run_in_threadpool(_read_here, task, argument, then)
-        found = await self._read_elsewhere(task, argument)
+        found = await self._read_elsewhere(task, argument, wants)
         return found if then is None else await run_in_threadpool(then, found)
 
-    async def _read_elsewhere(self, task: str, argument: object) -> Any:
+    async def _read_elsewhere(self, task: str, argument: object, wants: str | None) -> Any:
         if self._workers is not None:
             with suppress(QueueFullError, WorkerError):
-                return await run_task(self._workers, task, argument, self._limit_s, at_once=True)
+                return await run_task(self._workers, task, argument, self._limit_s, at_once=True, wants=wants)
         await run_in_threadpool(self._start)
         return await run_task(self._pool, task, argument, self._limit_s)
 

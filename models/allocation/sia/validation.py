@@ -22,7 +22,11 @@ from models.wording import counted
 from models.workload import Adaptivity, Job, Reservation, Snapshot
 from stowplan.arrays import Mask
 from stowplan.errors import InputError, Issue, Severity
+from stowplan.living import OfUnchanged
 from topology.cluster import NodeState
+
+# Jobs that were found to have no fault on a cluster, by the objective.
+_faultless: OfUnchanged[Job, bool] = OfUnchanged()
 
 
 def policy_issues(snapshot: Snapshot, parameters: SiaParameters) -> list[Issue]:
@@ -49,9 +53,10 @@ def goodput_policy_issues(snapshot: Snapshot, parameters: SiaParameters, policy:
     }
     for k in _cannot_run({k: (shared[k], reservation) for k, reservation in asked.items()}, configurations):
         faults[k].append(_reservation_cannot_run(k, shared[k], asked[k]))
+    takes_work = all(node.state is NodeState.UP for node in snapshot.cluster.nodes)
     for k, job in enumerate(snapshot.jobs):
         issues += faults[k]
-        if job.id in taken.running:
+        if not takes_work and job.id in taken.running:
             issues += _placement_warnings(f"/jobs/{k}", job, snapshot, taken)
     return [*issues, *_remaining_warnings(snapshot.jobs, parameters)]
 
@@ -67,12 +72,16 @@ def _job_issues(
 ) -> list[Issue]:
     """Faults of job `k`, without what its performance says of its reservation."""
     job, pointer = snapshot.jobs[k], f"/jobs/{k}"
+    if _faultless.get(job, (snapshot.cluster,), parameters.objective):
+        return []
     faults = [*_performance_issues(pointer, job, parameters, policy, is_pinned=job.id in taken.pinned)]
     if job.performance:
         faults += performance_issues(job.performance, f"{pointer}/performance", gpu_types)
     faults += bound_issues(pointer, job)
     if job.reservation is not None:
         faults += _reservation_issues(pointer, job, job.reservation, snapshot, taken, configurations)
+    if not faults:
+        _faultless.put(job, (snapshot.cluster,), parameters.objective, True)
     return faults
 
 
