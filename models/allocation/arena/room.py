@@ -186,7 +186,7 @@ class Room:
             seen |= ((new > before) & (new < np.inf)).any(axis=1)
             return set(chosen[seen].tolist()) - {_NOBODY}
         new = assignment.offered_costs[self._jobs, self._after[:, None]]
-        kinds = ((new > now) & (self._jobs != _NOBODY)).any(axis=1).nonzero()[0]
+        kinds = np.flatnonzero(((new > now) & (self._jobs != _NOBODY)).any(axis=1))
         sources = assignment.offered[kinds // max(1, self._size)]
         return {*chosen[seen].tolist(), *sources.tolist()} - {_NOBODY}
 
@@ -195,7 +195,7 @@ class Room:
             rows = self._assignment.demand[:, c].nonzero()[0]
             key = rows.tobytes()
             if key not in self._sites:
-                kinds = (self._freed[rows] > 0).any(axis=0).nonzero()[0]
+                kinds = np.flatnonzero((self._freed[rows] > 0).any(axis=0))
                 self._sites[key] = _Site(
                     rows=rows,
                     units=self._assignment.units[rows],
