@@ -27,7 +27,6 @@ from scipy import sparse
 from models.allocation.arena.assembly import baseline, choosing
 from models.allocation.arena.instance import ArenaInstance
 from models.wording import counted
-from solver.decomposition.relaxation import solve_relaxation
 from solver.decomposition.structure import find_structure
 from solver.feasibility import violations
 from solver.monitor import Progress, SolveMonitor
@@ -217,6 +216,9 @@ class ThetaSearch:
 
     def _relaxed(self, problem: MatrixProblem) -> FloatVector | None:
         """Prices (rows,) of the relaxation of the program of one T, where the solver had none."""
+        # It loads HiGHS, which whoever reads requests does without.
+        from solver.decomposition.relaxation import solve_relaxation
+
         structure = find_structure(problem)
         linear = None if structure is None else solve_relaxation(structure, self._left_s())
         if structure is None or linear is None:
