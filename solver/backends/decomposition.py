@@ -20,7 +20,7 @@ import numpy as np
 from solver.backends.base import NativeOutcome, ProgressFeed, conclude
 from solver.backends.highs import HighsBackend
 from solver.decomposition.core import Core, build_core, threshold_for, whole_core
-from solver.decomposition.dual import DualPoint, ReducedCosts, best_choice, maximise_dual, reduced_costs
+from solver.decomposition.dual import DualPoint, ReducedCosts, best_choice, dual_at, maximise_dual, reduced_costs
 from solver.decomposition.relaxation import solve_relaxation
 from solver.decomposition.rounding import round_choice
 from solver.decomposition.structure import ChoiceProblem, find_structure
@@ -178,8 +178,8 @@ class _Search:
             self._multipliers, self._bound = without, reduced.bound
             self._take(favourites)
             return reduced
-        left_s = max(_LEAST_TIME_S, self._options.time_limit_s - self._feed.elapsed_s())
         if structure.cost.size <= _LINEAR:
+            left_s = max(_LEAST_TIME_S, self._options.time_limit_s - self._feed.elapsed_s())
             linear = solve_relaxation(structure, left_s)
             if linear is None:
                 return None
@@ -187,6 +187,16 @@ class _Search:
             return None if self._is_scattered(linear) else self._rounded(linear)
         guess = None if self._options.prices is None else self._options.prices[structure.rows]
         lacking = _DUAL_SHARE * self._options.relative_gap
+        if guess is not None:
+            # Where little has changed since they were found, they prove a point near them, or better ones nearby do.
+            dual = dual_at(structure, guess)
+            reduced = self._rounded(dual)
+            if not self._is_done():
+                dual = maximise_dual(structure, guess, self._must_stop, lacking, temperature=dual.temperature)
+                reduced = self._rounded(dual)
+            if self._is_done():
+                return reduced
+            guess = dual.multipliers
         dual = maximise_dual(structure, guess, self._must_stop, lacking)
         reduced = self._rounded(dual)
         if lacking > 0 and not self._is_done():

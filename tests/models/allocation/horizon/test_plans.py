@@ -1,11 +1,14 @@
 """Plans of the policy: checked by themselves, no worse than all schedules, and those of Sia where it looks at Sia's
 present alone."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 
 from models.allocation.horizon.formulation import formulate_horizon
 from models.allocation.horizon.parameters import HorizonObjective, HorizonParameters
+from models.allocation.horizon.validation import policy_issues
 from models.allocation.sia.formulation import formulate_sia
 from models.allocation.sia.parameters import SiaParameters
 from models.clock import PhaseClock
@@ -59,3 +62,12 @@ def test_one_interval_with_the_objective_of_sia_is_sia(seed: int) -> None:
         theirs = formulation.extract(sia.incumbent, PhaseClock())
         assert sum(term.value for term in plan.score) == pytest.approx(sum(term.value for term in theirs.score))
         assert result.termination is TerminationReason.OPTIMAL
+
+
+def test_what_a_job_lacks_is_said_of_this_policy() -> None:
+    snapshot = timed_snapshot(dice(0), num_jobs=1)
+    without = replace(snapshot, jobs=(replace(snapshot.jobs[0], performance=None),))
+    said = [
+        issue.detail for issue in policy_issues(without, HorizonParameters()) if issue.code == "missing_performance"
+    ]
+    assert ["horizon needs one" in detail for detail in said] == [True]
