@@ -11,7 +11,7 @@ from models.allocation.horizon.parameters import HorizonObjective
 from models.allocation.horizon.unplaced import with_outlook
 from models.allocation.sia.extraction import extract_plan as extract_sia
 from models.plan import Plan, ScoreTerm
-from stowplan.arrays import FloatVector, IntVector, Mask
+from stowplan.arrays import FloatVector, IntVector
 
 # A boolean variable above this is chosen; incumbents are integers up to the solver's tolerance.
 _CHOSEN = 0.5
@@ -48,11 +48,12 @@ def outlook_of(instance: HorizonInstance, point: FloatVector) -> Outlook:
     found = instance.schedules
     planned: dict[str, list[Planned]] = {instance.jobs[i].id: [] for i in instance.sia.planned.tolist()}
     shapes = _shapes(instance)
-    for s in np.flatnonzero(_has_share(instance, point)).tolist():
+    share = shares(instance, point)
+    for s in np.flatnonzero(share).tolist():
         at = int(found.at[s])
         planned[instance.jobs[int(found.job[s])].id].append(
             Planned(
-                share=float(point[s]),
+                share=float(share[s]),
                 now=shapes[int(found.now[s])],
                 later=shapes[int(found.later[s])],
                 change_s=float(instance.intervals.bounds_s[at]) if at else None,
@@ -84,8 +85,22 @@ def _starts_now(
     }
 
 
-def _has_share(instance: HorizonInstance, point: FloatVector) -> Mask:
-    return np.asarray(point[: len(instance.schedules)] > _LEAST_SHARE)
+def shares(instance: HorizonInstance, point: FloatVector) -> FloatVector:
+    """(S,) share of each schedule at a point (S + P,), 1 in all for a job: 0 of those that begin otherwise than is
+    chosen, which a solver leaves as much as its tolerance of integers."""
+    found = instance.schedules
+    chosen = chosen_configurations(instance, point)
+    kept = (point[: len(found)] > _LEAST_SHARE) & (found.now == chosen[found.job])
+    share = np.where(kept, point[: len(found)], 0.0)
+    total = np.bincount(found.job, weights=share, minlength=len(instance.jobs))[found.job]
+    return np.asarray(np.divide(share, total, out=np.zeros_like(share), where=total > 0))
+
+
+def settled(instance: HorizonInstance, point: FloatVector) -> FloatVector:
+    """A point (S + P,) without what a solver's tolerance of integers leaves: choices are 0 or 1, and shares are those
+    of schedules that begin with what is chosen."""
+    chosen = point[len(instance.schedules) :] > _CHOSEN
+    return np.concatenate([shares(instance, point), chosen.astype(np.float64)])
 
 
 def _shapes(instance: HorizonInstance) -> list[Shape | None]:
@@ -100,7 +115,7 @@ def _scores(instance: HorizonInstance, point: FloatVector) -> Iterator[ScoreTerm
     adds that has waited for too long and gets nothing stands apart."""
     found = instance.schedules
     value = np.zeros(len(instance.jobs))
-    np.add.at(value, found.job, point[: len(found)] * instance.weight[found.job] * found.ends_s)
+    np.add.at(value, found.job, shares(instance, point) * instance.weight[found.job] * found.ends_s)
     value[instance.sia.pinned] = instance.weight[instance.sia.pinned] * pinned_ends_s(instance.sia, instance.work)
     chosen = chosen_configurations(instance, point)
     for i, job in enumerate(instance.jobs):

@@ -57,6 +57,7 @@ Of a job of which it is not known how much is left a guess is planned, see `inst
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -64,7 +65,7 @@ import numpy as np
 from models.allocation.horizon.assembly import assemble
 from models.allocation.horizon.check import horizon_violations
 from models.allocation.horizon.descriptor import HORIZON
-from models.allocation.horizon.extraction import chosen_configurations, extract_plan
+from models.allocation.horizon.extraction import chosen_configurations, extract_plan, settled
 from models.allocation.horizon.instance import HorizonInstance, horizon_instance
 from models.allocation.horizon.outlook import Outlook
 from models.allocation.horizon.parameters import HorizonObjective, HorizonParameters
@@ -86,6 +87,7 @@ from solver.options import SolveOptions
 from solver.problem import MatrixProblem
 from solver.registry import AUTO
 from solver.result import SolveResult
+from solver.sense import Sense
 from stowplan.arrays import FloatVector, IntVector
 from stowplan.errors import Issue
 
@@ -115,11 +117,26 @@ class HorizonFormulation(Formulation):
         """Solve by schedules, or hand the whole to the backend that the options name."""
         by_time = self.instance.parameters.objective is HorizonObjective.COMPLETION_TIME
         if not by_time or options.solver not in _BY_SCHEDULES or not self.instance.sia.planned.size:
-            return super().solve(options, monitor)
+            return self._settled(super().solve(options, monitor))
         search = Search(self.instance, self.problem, options, monitor)
         result = search.run()
         self._prices, self._rent = search.prices, search.rent
-        return result
+        return self._settled(result)
+
+    def _settled(self, result: SolveResult) -> SolveResult:
+        """The result with a point of which every schedule begins as is chosen, as plans have it: what tolerances leave
+        of waiting for too long would be seen in the objective."""
+        if result.incumbent is None:
+            return result
+        point = settled(self.instance, result.incumbent)
+        objective = self.problem.value(point)
+        if result.bound is None:
+            bound = None
+        elif self.problem.sense is Sense.MINIMIZE:
+            bound = min(result.bound, objective)
+        else:
+            bound = max(result.bound, objective)
+        return replace(result, incumbent=point, objective=objective, bound=bound)
 
     def prices(self, result: SolveResult) -> Mapping[str, float]:  # noqa: ARG002 - by its signature
         """What one more GPU is worth, in seconds of the mean time: now by the rows of the present, later by type and

@@ -1,9 +1,11 @@
 """Plans of the policy: checked by themselves, no worse than all schedules, and those of Sia where it looks at Sia's
 present alone."""
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from models.allocation.horizon.extraction import settled
 from models.allocation.horizon.formulation import formulate_horizon
 from models.allocation.horizon.parameters import HorizonObjective, HorizonParameters
 from models.allocation.sia.formulation import formulate_sia
@@ -15,6 +17,7 @@ from solver.monitor import SolveMonitor
 from solver.options import SolveOptions
 from solver.result import SolveResult, TerminationReason
 from tests.models.allocation.horizon.scenes import random_parameters, timed_snapshot
+from tests.models.allocation.horizon.test_check import queue, solved
 from tests.models.placement.scenes import SEEDS, dice
 
 
@@ -59,3 +62,20 @@ def test_one_interval_with_the_objective_of_sia_is_sia(seed: int) -> None:
         theirs = formulation.extract(sia.incumbent, PhaseClock())
         assert sum(term.value for term in plan.score) == pytest.approx(sum(term.value for term in theirs.score))
         assert result.termination is TerminationReason.OPTIMAL
+
+
+def test_what_a_solver_leaves_of_other_choices_is_no_part_of_the_plan() -> None:
+    """A point within the tolerance of integers: the running job has 2e-6 of what begins with nothing."""
+    formulation, _, objective = solved(queue())
+    it = formulation.instance
+    result = formulation.solve(SolveOptions(solver="auto"), SolveMonitor())
+    assert result.incumbent is not None
+    runs = int(np.flatnonzero(it.work.current >= 0)[0])
+    waits = int(np.flatnonzero((it.schedules.job == runs) & (it.schedules.now < 0))[0])
+    has = int(np.flatnonzero((it.schedules.job == runs) & (result.incumbent[: len(it.schedules)] > 0.5))[0])
+    point = result.incumbent.copy()
+    point[[waits, has]] += [2e-6, -2e-6]
+    point[len(it.schedules) + it.schedules.pair[has]] -= 2e-6
+    plan = formulation.extract(point, PhaseClock())
+    assert formulation.violations(plan, objective) == []
+    np.testing.assert_allclose(settled(it, point), result.incumbent, atol=1e-12)
