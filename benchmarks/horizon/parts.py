@@ -8,6 +8,7 @@ from benchmarks.horizon.case import Asked, Case, Variant, policy
 from benchmarks.horizon.reserved import reserved_cases
 from benchmarks.replays import arena_replays, sia_replays, suika_replays
 from benchmarks.replays.suika_replays import RESTART_S
+from benchmarks.workloads.published.arena import ROUND_S
 from executor.simulation.setup import ReplaySetup
 from executor.simulation.truth import Profiling
 from workloads.trace import Trace
@@ -20,7 +21,7 @@ _SIA_BY_TIME = Variant(name="sia, completion time", policy=policy("sia", {**_BY_
 _NO_BACKFILL = Variant(name="gang, no backfill", policy=policy("gang", {"backfill": "none"}))
 _SIA, _GANG = (Variant(name=name, policy=name) for name in ("sia", "gang"))
 # Rounds of the released simulator; the trace is of days.
-_ARENA = {"interval_s": arena_replays.ROUND_S}
+_ARENA = {"interval_s": ROUND_S}
 
 Cases = Callable[[Asked], Iterator[Case]]
 

@@ -279,7 +279,7 @@ def test_twice_as_many_jobs_cost_twice_as_much() -> None:
 
 def test_models_are_told_where_asked_for_to_policies_that_go_by_throughputs() -> None:
     """`sia` makes the plans of such jobs then, and jobs run these; `gavel` keeps sizes, and is told a table."""
-    tells = {"tells_models": True, "elasticity": 4.0, "misjudged": 2.0}
+    tells: dict[str, Any] = {"tells_models": True, "elasticity": 4.0, "misjudged": 2.0}
     told = truth_of(SiaParameters(), job("x", 0, 2), **tells).told("x")
     assert (told.performance, told.parallelism, told.min_gpus, told.max_gpus) == (None, None, 1, 8)
     assert told.transformer is not None
