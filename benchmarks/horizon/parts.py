@@ -80,6 +80,20 @@ def _ablation(asked: Asked) -> Iterator[Case]:
                 yield Case(trace=trace, variant=variant, seed=seed, make=make)
 
 
+def _objectives(asked: Asked) -> Iterator[Case]:
+    """What else may be asked for; jobs come in these traces as often as is said."""
+    variants = (
+        Variant(name="horizon", policy=asked.horizon()),
+        *(
+            Variant(name=f"{name} {value:g}", policy=asked.horizon(**{name: value}))
+            for name, value in (("tail", 0.3), ("fairness", 1.0), ("throughput", 1.0), ("arrivals_per_h", 20.0))
+        ),
+    )
+    for trace in _HELIOS:
+        for variant in variants:
+            yield Case(trace=trace, variant=variant, make=partial(_of_sia, trace, variant))
+
+
 def _arena(asked: Asked) -> Iterator[Case]:
     variants = (
         Variant(name="arena-ilp, completion time", policy=policy("arena-ilp", _BY_TIME)),
@@ -130,6 +144,9 @@ PARTS: Mapping[str, Part] = {
     "sia": Part(title="Traces of Sia, 64 GPUs", first="sia, told as released", cases=_sia),
     "load": Part(title="Helios 1 of Sia, arrivals so many times as often", first="sia, completion time", cases=_load),
     "ablation": Part(title="`horizon` without its parts, on Helios 1 to 5 of Sia", first="horizon", cases=_ablation),
+    "objectives": Part(
+        title="Other objectives of `horizon`, on Helios 1 to 5 of Sia", first="horizon", cases=_objectives
+    ),
     "arena": Part(title="Traces of Arena, 1,280 GPUs", first="arena-ilp, completion time", cases=_arena),
     "suika": Part(title="Workload of Suika, 64 H100", first="suika", cases=_suika(64)),
     "suika-1024": Part(title="Workload of Suika, 1,024 H100", first="suika", cases=_suika(1024)),

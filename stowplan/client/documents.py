@@ -961,6 +961,11 @@ class HorizonParametersDoc(TypedDict, closed=True):
     """
     What a second of work counts that a job could do in the first interval where it is fastest, and does not.
     """
+    arrivals_per_h: NotRequired[float]
+    """
+    How many jobs like those that are there are expected to come in an hour: what they need is kept free in later
+    intervals, half of what there is at most.
+    """
 
 
 class HorizonReplayPolicy(TypedDict, closed=True):

@@ -2,8 +2,8 @@
 
 Given are the plan, the schedules behind it (`outlook`) and the goodputs. When jobs end under their schedules, what
 these take of later intervals, what a change costs and what the calendar leaves is computed again, schedule by schedule
-and node by node; no code is shared with `schedules`, `openings`, `objective` and `instance`. Whether the GPUs are legal
-is `models.placement.check`'s part.
+and node by node; no code is shared with `schedules`, `openings`, `arrivals`, `objective` and `instance`. Whether the
+GPUs are legal is `models.placement.check`'s part.
 """
 
 import math
@@ -14,6 +14,7 @@ from itertools import pairwise
 from statistics import median
 
 from models.allocation.block_check import allows, held_shape, kept_shape, node_sizes
+from models.allocation.horizon.arrivals_check import Arrivals
 from models.allocation.horizon.objective_check import Worth, fair_share
 from models.allocation.horizon.openings_check import LaterGpus
 from models.allocation.horizon.outlook import Outlook, Planned, Shape
@@ -108,6 +109,9 @@ class _Audit:
             name: {shape: left[name] / speed for shape, speed in known.items()} for name, known in speeds.items()
         }
         self._jobs = snapshot.jobs
+        planned = [job for job in snapshot.jobs if job.id not in self.pinned]
+        known = ((self._able(job), job.attained_gpu_s) for job in planned)
+        self._arrivals = Arrivals(parameters.arrivals_per_h, known, self._usable)
         share = fair_share(snapshot)
         self.worth = Worth(snapshot, parameters, {job.id: self._fair_s(job, share) for job in snapshot.jobs})
 
@@ -182,6 +186,7 @@ class _Audit:
                             taken[shape[0]] += item.share * shape[2] * max(0.0, within_s) / (last_s - first_s)
             for gpu_type, gpus in taken.items():
                 there = open_gpus[gpu_type]
+                there -= self._arrivals.mean(gpu_type, first_s, last_s, there)
                 if gpus > there + _TOLERANCE * max(1.0, there):
                     yield Issue(
                         code="over_capacity_later",
@@ -221,12 +226,8 @@ class _Audit:
         """What is left on a share of the cluster; on more GPUs it is slower in proportion. 0 where nobody knows."""
         if job.id in self.pinned:
             return self.pinned_end_s(job)
-        able = (
-            time_s * max(1.0, shape[2] / share)
-            for shape, time_s in self._seconds[job.id].items()
-            if shape[2] <= self._usable[shape[0]]
-        )
-        return min(able, default=0.0)
+        on_share = (time_s * max(1.0, shape[2] / share) for shape, time_s in self._able(job).items())
+        return min(on_share, default=0.0)
 
     def _start_s(self, job: Job) -> float:
         """What its first GPUs cost, or other ones."""
@@ -243,8 +244,11 @@ class _Audit:
 
     def _fastest_s(self, job: Job) -> float:
         """Where it ends first of what there is; 0 where it cannot run."""
-        able = (time_s for shape, time_s in self._seconds[job.id].items() if shape[2] <= self._usable[shape[0]])
-        return min(able, default=0.0)
+        return min(self._able(job).values(), default=0.0)
+
+    def _able(self, job: Job) -> Mapping[Shape, float]:
+        """Seconds that are left, by shape, on as many GPUs as there are."""
+        return {shape: time_s for shape, time_s in self._seconds[job.id].items() if shape[2] <= self._usable[shape[0]]}
 
 
 def _left(jobs: Sequence[Job], speeds: Mapping[str, Mapping[Shape, float]]) -> Mapping[str, float]:

@@ -38,7 +38,8 @@ Data
              after t_K + what a start and a change cost + max_c T_ic; else 0
   n_stk      GPUs of type t that schedule s has on average over interval k
   N_tk       GPUs of type t on average over interval k that the calendar leaves to all planned jobs, see
-             `openings`; those of pinned jobs are not among them, even when these jobs have ended
+             `openings`; those of pinned jobs are not among them, even when these jobs have ended, and those that jobs
+             are expected to need which are still to come (`arrivals_per_h`) neither, see `arrivals`
 Variables
   x_ic in {0,1}     job i has configuration c now
   y_s in [0,1]      share of schedule s: what is planned of later intervals is fluid

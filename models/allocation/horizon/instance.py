@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from models.allocation.horizon.arrivals import expected_gpus
 from models.allocation.horizon.intervals import Intervals, growing, open_gpus
 from models.allocation.horizon.objective import Objective, objective_of
 from models.allocation.horizon.openings import openings
@@ -26,6 +27,8 @@ from models.windows import NodeWindows, availability
 from models.workload import Job, Snapshot
 from solver.sense import Sense
 from stowplan.arrays import FloatMatrix, FloatVector, IntVector, Mask
+
+_S_PER_HOUR = 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -120,20 +123,31 @@ def instance_of(
     types = np.array([configurations.gpu_types.index(node.gpu_type) for node in nodes], dtype=np.int64)
     most = np.bincount(types, weights=there.num_gpus, minlength=shapes.num_types)
     fits = shapes.num_gpus <= most[shapes.type_index]
-    later = efficient(shapes, np.where(base.utility.runnable & fits, work.seconds, np.inf))
+    runnable = np.where(base.utility.runnable & fits, work.seconds, np.inf)
+    later = efficient(shapes, runnable)
     later[base.pinned] = False
     intervals = growing(parameters.interval_s, parameters.num_intervals, _end_s(base, parameters, work, later))
     may_wait = np.setdiff1d(base.planned, base.reserved)
     found = schedules_of(intervals, shapes, work, pair_jobs, pair_configurations, later, may_wait)
     weight = np.array([job.weight for job in base.jobs], dtype=np.float64)
     weight /= max(float(weight.sum()), np.finfo(np.float64).tiny)
+    there_gpus = open_gpus(intervals, there.num_gpus, types, shapes.num_types, there.closed)
+    if parameters.arrivals_per_h > 0:
+        there_gpus = there_gpus - expected_gpus(
+            parameters.arrivals_per_h / _S_PER_HOUR,
+            intervals,
+            shapes,
+            runnable[base.planned],
+            np.array([base.jobs[i].attained_gpu_s for i in base.planned.tolist()], dtype=np.float64),
+            most,
+            there_gpus,
+        )
     if is_goodput:
         objective = Objective(terms={}, fixed={}, tail=None, most=0.0)
         late = np.zeros(len(base.jobs))
         cost = _sia_costs(base, found)
         offset = sum(base.pinned_score(int(i)) for i in base.pinned)
     else:
-        runnable = np.where(base.utility.runnable & fits, work.seconds, np.inf)
         latest_s = _latest_s(base, work, intervals.end_s)
         objective = objective_of(
             parameters,
@@ -154,7 +168,7 @@ def instance_of(
         calendar=calendar,
         sia=base,
         intervals=intervals,
-        open_gpus=open_gpus(intervals, there.num_gpus, types, shapes.num_types, there.closed),
+        open_gpus=there_gpus,
         pair_jobs=pair_jobs,
         pair_configurations=pair_configurations,
         later=later,

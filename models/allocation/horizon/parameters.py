@@ -11,6 +11,14 @@ MOST_INTERVALS = 16
 MOST_PRICE = 1e6
 # Beyond it is less than one job of a thousand.
 MOST_LEVEL = 0.999
+MOST_ARRIVALS = 1e6
+_TERMS = {
+    "tail": 1.0,
+    "fairness": 1.0,
+    "lateness": MOST_PRICE,
+    "throughput": MOST_PRICE,
+    "arrivals_per_h": MOST_ARRIVALS,
+}
 
 
 class HorizonObjective(StrEnum):
@@ -35,7 +43,8 @@ class HorizonParameters(Parameters):
     1, of the time that a job takes on its fair share, by which its times are divided; with 1 they are those of
     finish-time fairness (Themis, NSDI 2020). lateness: what a second after its deadline counts beside others.
     throughput: what a second of work counts that a job could do in the first interval where it is fastest, and does
-    not.
+    not. arrivals_per_h: jobs like those that are there which are expected to come in an hour: what they need is kept
+    free in later intervals, see `arrivals`.
 
     Raises
     ------
@@ -55,6 +64,7 @@ class HorizonParameters(Parameters):
     fairness: float = 0.0
     lateness: float = 0.0
     throughput: float = 0.0
+    arrivals_per_h: float = 0.0
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.interval_s) and self.interval_s > 0):
@@ -83,12 +93,12 @@ class HorizonParameters(Parameters):
         self._raise_for_terms()
 
     def _raise_for_terms(self) -> None:
-        """Check what the objective is made of."""
-        for name, most in (("tail", 1.0), ("fairness", 1.0), ("lateness", MOST_PRICE), ("throughput", MOST_PRICE)):
+        """Check what goes with completion times."""
+        for name, most in _TERMS.items():
             value = getattr(self, name)
             if not 0 <= value <= most:
                 raise InputError(f"{name} is {value}; must be from 0 to {most:g}")
             if value > 0 and self.objective is HorizonObjective.GOODPUT:
-                raise InputError(f"{name} is {value}; it is part of the objective completion_time alone: leave it out")
+                raise InputError(f"{name} is {value}; it goes with the objective completion_time alone: leave it out")
         if not 0 <= self.tail_level <= MOST_LEVEL:
             raise InputError(f"tail_level is {self.tail_level}; must be from 0 to {MOST_LEVEL}")
