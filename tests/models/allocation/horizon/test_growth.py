@@ -1,6 +1,10 @@
 """Listing schedules, solving, placing and checking cost as much as there are jobs and nodes."""
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
+
+import pytest
 
 from models.allocation.horizon.formulation import formulate_horizon
 from models.allocation.horizon.openings import openings
@@ -29,9 +33,12 @@ def busy(num_nodes: int) -> Snapshot:
     return Snapshot(cluster=cluster(*(node(f"n{k}", 8) for k in range(num_nodes))), jobs=(*running, *waiting))
 
 
-def test_a_plan_grows_with_the_size() -> None:
+@pytest.mark.parametrize("asked", [{}, {"tail": 0.3, "fairness": 1.0, "lateness": 1.0, "arrivals_per_h": 9.0}])
+def test_a_plan_grows_with_the_size(asked: Mapping[str, Any]) -> None:
+    parameters = HorizonParameters(num_intervals=3, horizon_s=3000.0, **asked)
+
     def plan(snapshot: Snapshot) -> None:
-        formulation = formulate_horizon(snapshot, HorizonParameters(num_intervals=3, horizon_s=3000.0), PhaseClock())
+        formulation = formulate_horizon(snapshot, parameters, PhaseClock())
         result = formulation.solve(SolveOptions(solver="auto", relative_gap=0.05), SolveMonitor())
         assert result.incumbent is not None
         assert result.objective is not None

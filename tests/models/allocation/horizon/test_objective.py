@@ -148,7 +148,13 @@ def test_the_tail_of_given_times() -> None:
 
 
 def test_terms_are_in_range_and_of_completion_times() -> None:
-    for name, value in {"tail": 1.1, "fairness": -0.1, "lateness": float("nan"), "tail_level": 1.0}.items():
+    for name, value in {
+        "tail": 1.1,
+        "fairness": -0.1,
+        "lateness": float("nan"),
+        "tail_level": 1.0,
+        "arrivals_per_h": -1,
+    }.items():
         with pytest.raises(InputError, match=name):
             HorizonParameters(**{name: value})  # type: ignore[arg-type]
     with pytest.raises(InputError, match="lateness is 1"):
