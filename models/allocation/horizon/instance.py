@@ -143,7 +143,7 @@ def instance_of(
             there_gpus,
         )
     if is_goodput:
-        objective = Objective(terms={}, fixed={}, tail=None, most=0.0)
+        objective = Objective(times=np.zeros(len(found)), terms={}, fixed={}, tail=None, most=0.0)
         late = np.zeros(len(base.jobs))
         cost = _sia_costs(base, found)
         offset = sum(base.pinned_score(int(i)) for i in base.pinned)

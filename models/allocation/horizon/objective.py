@@ -54,9 +54,10 @@ class Tail:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Objective:
-    """terms: (S,) of each schedule, by name; fixed: (J,) the same of pinned jobs, 0 for others. most: what all terms
-    and the tail add up to at most."""
+    """times: (S,) of each schedule its part of the mean time of all, as seconds are taken. terms: (S,) what it costs,
+    by name; fixed: (J,) the same of pinned jobs, 0 for others. most: what all terms and the tail add up to at most."""
 
+    times: FloatVector
     terms: Mapping[str, FloatVector]
     fixed: Mapping[str, FloatVector]
     tail: Tail | None
@@ -90,10 +91,11 @@ def objective_of(
         (J,) no schedule ends later; of pinned jobs when they end.
     """
     counted = counted_seconds(weight, fair_s, parameters)
+    times = (weight * counted)[found.job] * found.ends_s
     mean = (1.0 - parameters.tail) * weight * counted
     pinned_s = np.zeros(len(jobs))
     pinned_s[pinned] = latest_s[pinned]
-    terms = {COMPLETION: mean[found.job] * found.ends_s}
+    terms = {COMPLETION: (1.0 - parameters.tail) * times}
     fixed = {COMPLETION: mean * pinned_s}
     most = float(mean @ latest_s)
     if parameters.lateness > 0:
@@ -119,7 +121,7 @@ def objective_of(
             most_s=most_s,
         )
         most += parameters.tail * most_s
-    return Objective(terms=terms, fixed=fixed, tail=tail, most=most)
+    return Objective(times=times, terms=terms, fixed=fixed, tail=tail, most=most)
 
 
 def counted_seconds(weight: FloatVector, fair_s: FloatVector, parameters: HorizonParameters) -> FloatVector:

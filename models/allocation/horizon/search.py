@@ -74,9 +74,9 @@ class Search:
 
     def run(self) -> SolveResult:
         """The best plan within the gap, or as far as the time goes."""
-        it, found = self._instance, self._instance.schedules
+        it = self._instance
         self._offer_start()
-        scale = float(np.abs(it.weight[found.job] * found.ends_s).mean()) * len(it.jobs)
+        scale = float(it.objective.times.mean()) * len(it.jobs)
         tolerance = _RELAXED * min(_CAREFUL, self._options.relative_gap) * scale
         relaxed = relaxation(it)
         sifted = self._sifted(relaxed, tolerance)
