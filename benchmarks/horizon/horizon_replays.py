@@ -35,7 +35,7 @@ from benchmarks.horizon.observed import Observed, observe_all
 from benchmarks.horizon.parts import PARTS
 from benchmarks.horizon.reserved import retention
 from benchmarks.horizon.table import MARKS, tables
-from benchmarks.paths import RESULTS, ROOT
+from benchmarks.paths import PUBLISHED, RESULTS, ROOT
 from benchmarks.rows import Row, command_line, show, write
 from benchmarks.suite.report import put_into
 from executor.simulation.setup import ReplaySetup
@@ -75,6 +75,8 @@ def main(
     unknown = set(parts) - set(PARTS)
     if unknown:
         raise InputError(f"the parts are {', '.join(PARTS)}, and not {', '.join(sorted(unknown))}")
+    if not PUBLISHED.is_dir():
+        raise InputError(f"there are no published traces at {PUBLISHED}")
     asked = Asked(parameters=_parameters(horizon), seeds=seeds, hours=hours)
     for part in parts:
         chosen = [case for case in PARTS[part].cases(asked) if _is_chosen(case, traces, variants)]

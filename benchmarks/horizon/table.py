@@ -11,7 +11,7 @@ from benchmarks.suite.report import markdown
 MARKS = ("<!-- horizon-replays: begin -->", "<!-- horizon-replays: end -->")
 _HEAD = (
     *("variant", "replays", "ended", "mean, h", "of the first", "median, h", "p99, h", "makespan, h"),
-    *("restarts a job", "longest wait, h", "most unfair", "CPU a decision: p50, p95", "gap: p50, most"),
+    *("restarts a job", "longest wait, h", "most unfair", "CPU a decision: p50, p95, p99", "gap: p50, most"),
 )
 
 Group = tuple[str, float]
@@ -73,7 +73,7 @@ def _line(name: str, rows: Sequence[Row], first: str) -> Sequence[str]:
         f"{fmean(_values(own, 'restarts')):.2f}",
         f"{max(_values(own, 'longest_wait_h')):.2f}",
         f"{max(_values(own, 'most_unfair')):.1f}",
-        f"{decision[0]:.0f}, {decision[1]:.0f} ms",
+        f"{decision[0]:.0f}, {decision[1]:.0f}, {decision[2]:.0f} ms",
         f"{gap[0]:.1e}, {max(values[-1] for values in _lists(own, 'gap')):.1e}",
     )
 

@@ -131,16 +131,16 @@ def instance_of(
     found = schedules_of(intervals, shapes, work, pair_jobs, pair_configurations, later, may_wait)
     weight = np.array([job.weight for job in base.jobs], dtype=np.float64)
     weight /= max(float(weight.sum()), np.finfo(np.float64).tiny)
-    there_gpus = open_gpus(intervals, there.num_gpus, types, shapes.num_types, there.closed)
+    num_open = open_gpus(intervals, there.num_gpus, types, shapes.num_types, there.closed)
     if parameters.arrivals_per_h > 0:
-        there_gpus = there_gpus - expected_gpus(
+        num_open = num_open - expected_gpus(
             parameters.arrivals_per_h / _S_PER_HOUR,
             intervals,
             shapes,
             runnable[base.planned],
             np.array([base.jobs[i].attained_gpu_s for i in base.planned.tolist()], dtype=np.float64),
             most,
-            there_gpus,
+            num_open,
         )
     if is_goodput:
         objective = Objective(times=np.zeros(len(found)), terms={}, fixed={}, tail=None, most=0.0)
@@ -168,7 +168,7 @@ def instance_of(
         calendar=calendar,
         sia=base,
         intervals=intervals,
-        open_gpus=there_gpus,
+        open_gpus=num_open,
         pair_jobs=pair_jobs,
         pair_configurations=pair_configurations,
         later=later,
