@@ -213,7 +213,7 @@ def _tail(instance: HorizonInstance) -> Iterator[ConstraintGroup]:
         times = sparse.csr_array(
             (tail.counted[found.job] * found.ends_s, (found.job, schedules)), shape=(num_jobs, len(found))
         )
-        excess = sparse.csr_array(sparse.hstack([np.ones((num_jobs, 1)), sparse.eye_array(num_jobs)]))
+        excess = _beside(sparse.csr_array(np.ones((num_jobs, 1))), sparse.csr_array(sparse.eye_array(num_jobs)))
         yield ConstraintGroup(
             label="tail",
             matrix=_beside(times, sparse.csr_array((num_jobs, instance.pair_jobs.size)), -excess),

@@ -123,8 +123,8 @@ def _scores(instance: HorizonInstance, point: FloatVector) -> Iterator[ScoreTerm
     found, jobs, objective = instance.schedules, instance.jobs, instance.objective
     share, planned = shares(instance, point), instance.sia.planned.tolist()
     for name, cost in objective.terms.items():
-        value = np.bincount(found.job, weights=share * cost, minlength=len(jobs))
-        value = value + objective.fixed.get(name, 0.0)
+        of_jobs = np.bincount(found.job, weights=share * cost, minlength=len(jobs))
+        value = of_jobs + objective.fixed.get(name, 0.0)
         for i in planned if name == THROUGHPUT else range(len(jobs)):
             if name != LATENESS or jobs[i].deadline_s is not None:
                 yield ScoreTerm(term=name, job_id=jobs[i].id, value=float(value[i]))

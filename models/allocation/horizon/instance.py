@@ -74,7 +74,7 @@ class HorizonInstance:
             return np.zeros(0)
         found = self.schedules
         ends_s = np.bincount(found.job, weights=share * found.ends_s, minlength=len(self.jobs))
-        return self.objective.tail.columns(ends_s)
+        return self.objective.tail.columns(ends_s.astype(np.float64))
 
     @property
     def sense(self) -> Sense:
@@ -133,13 +133,13 @@ def instance_of(
     weight /= max(float(weight.sum()), np.finfo(np.float64).tiny)
     num_open = open_gpus(intervals, there.num_gpus, types, shapes.num_types, there.closed)
     if parameters.arrivals_per_h > 0:
-        num_open = num_open - expected_gpus(
+        num_open -= expected_gpus(
             parameters.arrivals_per_h / _S_PER_HOUR,
             intervals,
             shapes,
             runnable[base.planned],
             np.array([base.jobs[i].attained_gpu_s for i in base.planned.tolist()], dtype=np.float64),
-            most,
+            most.astype(np.float64),
             num_open,
         )
     if is_goodput:

@@ -17,14 +17,14 @@ from stowplan.errors import InputError
 from tests.models.allocation.horizon.test_check import PARAMETERS, job, solved
 from tests.models.placement.scenes import cluster, node
 
-ALL = {"tail": 0.5, "fairness": 1.0, "lateness": 2.0, "throughput": 3.0}
+ALL: dict[str, Any] = {"tail": 0.5, "fairness": 1.0, "lateness": 2.0, "throughput": 3.0}
 
 
 def one_gpu(*jobs: Any) -> Snapshot:
     return Snapshot(cluster=cluster(node("n", 1)), jobs=jobs)
 
 
-def checked(snapshot: Snapshot, **asked: float) -> tuple[Plan, float]:
+def checked(snapshot: Snapshot, **asked: Any) -> tuple[Plan, float]:
     formulation, plan, objective = solved(snapshot, replace(PARAMETERS, **asked))
     assert formulation.violations(plan, objective) == []
     assert sum(term.value for term in plan.score) == pytest.approx(objective)
@@ -127,7 +127,7 @@ def test_wrong_terms_are_found() -> None:
         assert codes(replace(plan, score=tuple(off))) == {"wrong_score"}
         assert "score_terms" in codes(replace(plan, score=tuple(t for t in plan.score if t.term != name)))
     for name in ALL:
-        assert codes(plan, replace(parameters, **{name: 0.25})) >= {"wrong_score", "wrong_objective"}
+        assert codes(plan, replace(parameters, **{**ALL, name: 0.25})) >= {"wrong_score", "wrong_objective"}
 
 
 def test_the_tail_of_given_times() -> None:
