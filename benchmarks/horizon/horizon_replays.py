@@ -59,6 +59,7 @@ def main(
     variants: Annotated[
         list[str] | None, typer.Option("--variant", help="Patterns of the variants; may be repeated.")
     ] = None,
+    loads: Annotated[list[float] | None, typer.Option("--load", help="Of the part load; may be repeated.")] = None,
     horizon: Annotated[str, typer.Option(help="Parameters of horizon, as JSON.")] = "{}",
     seeds: Annotated[int, typer.Option(min=1, help="Of workloads that are made, and of errors.")] = 1,
     hours: Annotated[float | None, typer.Option(min=0.1, help="Of workloads that are made; else as published.")] = None,
@@ -79,9 +80,9 @@ def main(
         raise InputError(f"there are no published traces at {PUBLISHED}")
     asked = Asked(parameters=_parameters(horizon), seeds=seeds, hours=hours)
     for part in parts:
-        chosen = [case for case in PARTS[part].cases(asked) if _is_chosen(case, traces, variants)]
+        chosen = [case for case in PARTS[part].cases(asked) if _is_chosen(case, traces, variants, loads)]
         if not chosen:
-            raise InputError(f"no replay of {part} is of these traces and variants")
+            raise InputError(f"no replay of {part} is of these traces, variants and loads")
         _replay(part, chosen, limit_s, suffix, processes)
 
 
@@ -149,8 +150,11 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 3)
 
 
-def _is_chosen(case: Case, traces: Sequence[str] | None, variants: Sequence[str] | None) -> bool:
-    return _matches(case.trace, traces) and _matches(case.variant.name, variants)
+def _is_chosen(
+    case: Case, traces: Sequence[str] | None, variants: Sequence[str] | None, loads: Sequence[float] | None
+) -> bool:
+    is_named = _matches(case.trace, traces) and _matches(case.variant.name, variants)
+    return is_named and (not loads or case.load in loads)
 
 
 def _matches(name: str, patterns: Sequence[str] | None) -> bool:
