@@ -53,17 +53,16 @@ def violations(
     """
     # Comparisons are written as "not within tolerance" so that nan counts as violated.
     with np.errstate(invalid="ignore"):
-        activity = problem.matrix @ x
-        units = np.minimum(1.0, row_scale(problem))
+        excess, limit = _excess(problem.matrix @ x, problem.row_lower, problem.row_upper)
+        # A scale is at least the limit: most points keep all rows even so, and what else counts need not be known.
+        if not (excess <= tolerance * limit).all():
+            limit = np.maximum(limit, np.minimum(1.0, row_scale(problem)))
+        beyond, bound = _excess(x, problem.lower, problem.upper)
+        fraction = np.where(problem.integrality, np.abs(x - np.rint(x)), 0.0)
         checks = (
-            (ViolationKind.ROW, row_name, *_excess(activity, problem.row_lower, problem.row_upper, units)),
-            (ViolationKind.BOUND, column_name, *_excess(x, problem.lower, problem.upper, np.ones(problem.num_columns))),
-            (
-                ViolationKind.INTEGRALITY,
-                column_name,
-                np.where(problem.integrality, np.abs(x - np.rint(x)), 0.0),
-                np.ones(problem.num_columns),
-            ),
+            (ViolationKind.ROW, row_name, excess, limit),
+            (ViolationKind.BOUND, column_name, beyond, np.maximum(bound, 1.0)),
+            (ViolationKind.INTEGRALITY, column_name, fraction, np.ones(problem.num_columns)),
         )
         found = [
             (amount[i] / scale[i], Violation(kind=kind, name=name(problem, int(i)), amount=float(amount[i])))
@@ -74,11 +73,8 @@ def violations(
     return tuple(violation for _, violation in found)
 
 
-def _excess(
-    value: FloatVector, lower: FloatVector, upper: FloatVector, unit: FloatVector
-) -> tuple[FloatVector, FloatVector]:
-    """Excess over the nearer violated limit, and the scale that the tolerance is relative to."""
+def _excess(value: FloatVector, lower: FloatVector, upper: FloatVector) -> tuple[FloatVector, FloatVector]:
+    """Excess over the nearer violated limit, and that limit's size, 0 where there is none."""
     below, above = lower - value, value - upper
     limit = np.abs(np.where(below > above, lower, upper))
-    scale = np.maximum(unit, np.where(np.isfinite(limit), limit, 0.0))
-    return np.maximum(below, above), scale
+    return np.maximum(below, above), np.where(np.isfinite(limit), limit, 0.0)

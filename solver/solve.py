@@ -78,7 +78,7 @@ def solve(problem: MatrixProblem, options: SolveOptions, monitor: SolveMonitor |
     _open_log(options)
     prepared = prepare(problem)
     watch = _Watch(problem, monitor, prepared.factor, started)
-    if start is not None and np.isfinite(start).all():
+    if start is not None:
         watch.consider(start)
     result = _dispatch(backend, prepared, options, monitor, watch, started)
     result = _settled(problem, prepared.factor, options, result, watch)
@@ -156,12 +156,14 @@ class _Watch:
         self.first_incumbent_s: float | None = None
 
     def consider(self, x: FloatVector) -> bool:
-        """Keep `x` (n,) when it is feasible and better than what is known."""
-        point = rounded(self._problem, x)
-        if violations(self._problem, point):
+        """Keep `x` (n,) when it is complete, feasible and better than what is known."""
+        if not np.isfinite(x).all():
             return False
+        point = rounded(self._problem, x)
         objective = self._problem.value(point)
         if self.objective is not None and self._problem.sense.sign * (objective - self.objective) >= 0:
+            return False
+        if violations(self._problem, point):
             return False
         self.best, self.objective = point, objective
         if self.first_incumbent_s is None:

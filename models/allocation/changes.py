@@ -23,4 +23,4 @@ def gpu_type_of(cluster: Cluster, slices: Slices) -> str:
 
 def num_gpus_of(slices: Slices) -> int:
     """GPUs on all nodes."""
-    return sum(mask.bit_count() for _, mask in slices)
+    return sum([mask.bit_count() for _, mask in slices])

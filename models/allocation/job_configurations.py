@@ -16,8 +16,10 @@ def allowed_configurations(jobs: Sequence[Job], configurations: ConfigurationSet
     lower = np.array([job.min_gpus for job in jobs], dtype=np.float64)[:, None]
     upper = np.array([_max_gpus(job) for job in jobs], dtype=np.float64)[:, None]
     names = configurations.gpu_types
-    types = [[job.gpu_types is None or name in job.gpu_types for name in names] for job in jobs]
-    typed = np.array(types, dtype=np.bool_).reshape(len(jobs), len(names))
+    typed = np.ones((len(jobs), len(names)), dtype=np.bool_)
+    for row, job in zip(typed, jobs, strict=True):
+        if job.gpu_types is not None:
+            row[:] = [name in job.gpu_types for name in names]
     return np.asarray(
         typed[:, configurations.type_index] & (lower <= configurations.num_gpus) & (configurations.num_gpus <= upper)
     )

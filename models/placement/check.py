@@ -169,8 +169,8 @@ def _node_faults(
     if node is None:
         yield "unknown_node", f"the cluster has no node {part.node!r}"
         return
-    wrong = sorted({gpu for gpu in part.gpus if not 0 <= gpu < node.num_gpus})
-    if wrong:
+    if part.gpus and not 0 <= min(part.gpus) <= max(part.gpus) < node.num_gpus:
+        wrong = sorted({gpu for gpu in part.gpus if not 0 <= gpu < node.num_gpus})
         yield "unknown_gpu", f"node {node.id!r} has GPUs 0 to {node.num_gpus - 1}; there is no GPU {wrong}"
     if not part.gpus:
         yield "bad_gpu_list", f"no GPU of node {node.id!r} is listed; leave it out"
@@ -184,7 +184,7 @@ def _node_faults(
 
 
 def _count_violations(pointer: str, allocation: JobAllocation) -> Iterator[Issue]:
-    listed = sum(len(part.gpus) for part in allocation.gpus)
+    listed = sum([len(part.gpus) for part in allocation.gpus])
     if listed != allocation.num_gpus:
         yield Issue(
             code="gpu_count_mismatch",
@@ -192,6 +192,8 @@ def _count_violations(pointer: str, allocation: JobAllocation) -> Iterator[Issue
             detail=f"job {allocation.job_id!r} is said to get {counted(allocation.num_gpus, 'GPU')}; its list has "
             f"{listed}",
         )
+    if len(allocation.gpus) < 2:
+        return
     names = [part.node for part in allocation.gpus]
     if len(set(names)) < len(names):
         repeated = sorted(name for name, n in Counter(names).items() if n > 1)

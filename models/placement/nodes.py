@@ -20,6 +20,7 @@ handed out. Ties go to the node whose units have the fewest whole free ones, the
 import heapq
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from itertools import islice
 
 import numpy as np
 
@@ -109,7 +110,10 @@ def _demands(
     demands: list[list[Demand]] = [[] for _ in configurations.gpu_types]
     for job_id, c in choice.items():
         t, num_nodes, num_gpus, whole = shapes[c]
-        running = taken.running.get(job_id, ())
+        running = taken.running.get(job_id)
+        if running is None:
+            demands[t].append(Demand(job_id=job_id, num_nodes=num_nodes, num_gpus=num_gpus, whole=whole))
+            continue
         now = tuple(
             (node, mask)
             for node, mask in running
@@ -170,7 +174,7 @@ def _keep(pool: Pool, demands: Sequence[Demand], time_limit_s: float) -> dict[st
 
 def _where_it_is(pool: Pool, demand: Demand) -> Slices | None:
     """Step 2: GPUs for a partial job on the node where it has most of its GPUs; None where there is no room."""
-    if demand.whole:
+    if demand.whole or not demand.now:
         return None
     if demand.stays:
         return demand.now
@@ -188,21 +192,32 @@ def _place_whole(pool: Pool, demands: Sequence[Demand], units: IntMatrix, share:
     owned: list[list[int]] = []
     for demand in demands:
         own = [node for node, _ in demand.now if available[node]][: demand.num_nodes]
-        available[own] = False
+        if own:
+            available[own] = False
         owned.append(own)
     placed: dict[str, Slices] = {}
+    if not units.shape[1]:
+        # All nodes are equally near: one after the other, without a look at all of them for every demand.
+        rest = iter(np.flatnonzero(available).tolist())
+        for demand, own in zip(demands, owned, strict=True):
+            placed[demand.job_id] = _take_whole(pool, demand, [*own, *islice(rest, demand.num_nodes - len(own))])
+        return placed
     for demand, own in zip(demands, owned, strict=True):
         chosen = [*own, *nearest_nodes(np.flatnonzero(available), demand.num_nodes - len(own), units, own)]
-        available[own] = True
         if own and share(chosen) < 1.0:
             # It is placed anew anyway: better among nodes with more bandwidth between them.
+            available[own] = True
             others = nearest_nodes(np.flatnonzero(available), demand.num_nodes, units, ())
             chosen = max(chosen, others, key=share)
         available[chosen] = False
-        slices = tuple((node, pool.free[node]) for node in chosen)
-        pool.take(demand, slices)
-        placed[demand.job_id] = slices
+        placed[demand.job_id] = _take_whole(pool, demand, chosen)
     return placed
+
+
+def _take_whole(pool: Pool, demand: Demand, nodes: Sequence[int]) -> Slices:
+    slices = tuple((node, pool.free[node]) for node in nodes)
+    pool.take(demand, slices)
+    return slices
 
 
 def nearest_nodes(free: IntVector, count: int, units: IntMatrix, own: Sequence[int]) -> list[int]:
@@ -215,7 +230,7 @@ def nearest_nodes(free: IntVector, count: int, units: IntMatrix, own: Sequence[i
     if count == 0:
         return []
     if not units.shape[1]:
-        return [int(node) for node in free[:count]]
+        return list(map(int, free[:count]))
     inside, below = free, 0
     for tier in reversed(range(units.shape[1])):
         column = units[free, tier]
@@ -226,7 +241,7 @@ def nearest_nodes(free: IntVector, count: int, units: IntMatrix, own: Sequence[i
     if own:
         return _around(inside, count, units, own)
     if below == units.shape[1]:
-        return [int(node) for node in inside[:count]]
+        return list(map(int, inside[:count]))
     # No sub-unit has room for all.
     column = units[inside, below]
     room = np.bincount(column)

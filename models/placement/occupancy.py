@@ -6,6 +6,7 @@ GPUs of a node are a bit mask: bit g stands for GPU g. Nodes are named by their 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import attrgetter
 
 from models.workload import NodeGpus, Snapshot
 from topology.cluster import NodeState
@@ -98,8 +99,13 @@ def gpus_of(mask: int) -> tuple[int, ...]:
     return tuple(gpu for gpu in range(mask.bit_length()) if mask >> gpu & 1)
 
 
+_node_id = attrgetter("node")
+
+
 def node_gpus(slices: Slices, snapshot: Snapshot) -> tuple[NodeGpus, ...]:
     """Turn positions and masks into the public form, ordered by node id."""
     nodes = snapshot.cluster.nodes
     parts = [NodeGpus(node=nodes[node].id, gpus=gpus_of(mask)) for node, mask in slices]
-    return tuple(sorted(parts, key=lambda part: part.node))
+    if len(parts) > 1:
+        parts.sort(key=_node_id)
+    return tuple(parts)

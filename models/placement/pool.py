@@ -17,8 +17,8 @@ class Demand:
     num_nodes: int
     num_gpus: int
     whole: bool
-    now: Slices
-    stays: bool
+    now: Slices = ()
+    stays: bool = False
 
 
 class Pool:

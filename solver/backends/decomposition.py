@@ -7,7 +7,7 @@
    or the core holds everything that can still matter.
 
 How much of a problem is searched is thus found for each: what is left once bound and point are known. A problem of
-another shape goes to HiGHS whole.
+another shape goes to HiGHS whole, and so does a small one of which nearly all is left and nothing was merged.
 """
 
 import itertools
@@ -39,12 +39,16 @@ _FEW_BLOCKS = 80
 _LINEAR = 5000
 # Share of the gap that the bound may lack of the linear relaxation when a point is looked for.
 _DUAL_SHARE = 0.1
+# Share of split blocks among those that choose from which no rounded point is near the bound.
+_SCATTERED = 0.25
 # Options beside the best one of each class in the first core, and how much wider each further core is.
 _FIRST_EXTRA = 150
 _WIDENING = 4
 _NARROW_CORES = 2
 # A core that holds all that matters is solved at once where it is not this much larger than a narrow one.
 _NARROW_ENOUGH = 5
+# A core of few columns is searched where it is smaller than this share of the problem, or has merged what is equal.
+_SMALLER = 0.75
 _LEAST_TIME_S = 1e-3
 # Relative to a value: sums of the same numbers in another order differ by this.
 _ROUNDING = 1e-12
@@ -112,6 +116,8 @@ class _Search:
         if start is not None and not violations(self._problem, start):
             self._offer(start)
         for core in self._cores():
+            if self._is_hardly_smaller(core):
+                return self._outcome(self._solve_whole())
             ending = self._solve(core)
             if ending is not None and not self._gap_is_closed():
                 return self._outcome(ending)
@@ -173,7 +179,10 @@ class _Search:
         left_s = max(_LEAST_TIME_S, self._options.time_limit_s - self._feed.elapsed_s())
         if structure.cost.size <= _LINEAR:
             linear = solve_relaxation(structure, left_s)
-            return None if linear is None else self._rounded(linear)
+            if linear is None:
+                return None
+            self._multipliers, self._bound = linear.multipliers, linear.bound
+            return None if self._is_scattered(linear) else self._rounded(linear)
         guess = None if self._options.prices is None else self._options.prices[structure.rows]
         lacking = _DUAL_SHARE * self._options.relative_gap
         dual = maximise_dual(structure, guess, self._must_stop, lacking)
@@ -182,6 +191,13 @@ class _Search:
             dual = maximise_dual(structure, dual.multipliers, self._must_stop, temperature=dual.temperature)
             reduced = self._rounded(dual)
         return reduced
+
+    def _is_scattered(self, linear: DualPoint) -> bool:
+        """Whether so few blocks choose that those of them that the relaxation splits are many: far from any point."""
+        structure = self._structure
+        is_split = (linear.fraction > _ROUNDING) & (linear.fraction < 1.0 - _ROUNDING)
+        num_split = np.unique(structure.class_of[is_split]).size
+        return bool(structure.copies.max() == 1 and num_split > _SCATTERED * linear.fraction.sum())
 
     def _rounded(self, dual: DualPoint) -> ReducedCosts:
         structure = self._structure
@@ -222,6 +238,31 @@ class _Search:
         if result.termination is TerminationReason.OPTIMAL:
             return None
         return result.limit or result.termination
+
+    def _is_hardly_smaller(self, core: Core) -> bool:
+        """Whether HiGHS has nothing to gain from a core, whose rows it takes in another order, to its harm or not."""
+        structure = self._structure
+        is_small = structure.cost.size <= _LINEAR
+        is_unmerged = bool(structure.copies.max() == 1)
+        return is_small and is_unmerged and core.columns.size > _SMALLER * self._problem.num_columns
+
+    def _solve_whole(self) -> TerminationReason | Limit:
+        """Solve the problem as it was given, by the way that HiGHS goes by itself."""
+        self._num_cores += 1
+        self._core_size = self._structure.cost.size
+        left_s = max(_LEAST_TIME_S, self._options.time_limit_s - self._feed.elapsed_s())
+        inner = SolveMonitor(on_progress=self._watch_whole, canceled=self._monitor.canceled)
+        result = self._highs.solve(self._problem, replace(self._options, time_limit_s=left_s), inner)
+        self._num_nodes += result.statistics.num_nodes or 0
+        if result.incumbent is not None:
+            self._offer(result.incumbent)
+        if result.bound is not None:
+            self._bound = max(self._bound, self._problem.sense.sign * result.bound)
+        return TerminationReason.OPTIMAL if self._gap_is_closed() else result.limit or result.termination
+
+    def _watch_whole(self, progress: Progress) -> None:
+        if progress.incumbent is not None:
+            self._offer(progress.incumbent)
 
     def _infeasible(self, core: Core) -> TerminationReason | None:
         """Without a solution the core only says that solutions cost more than its floor."""

@@ -71,10 +71,9 @@ def whole_core(problem: ChoiceProblem) -> Core:
 def _mip(problem: ChoiceProblem, columns: IntVector, fixed: IntVector, nothing: Mask) -> MatrixProblem:
     classes, row = np.unique(problem.class_of[columns], return_inverse=True)
     copies = problem.copies[classes].astype(float)
-    choice = sparse.csr_array(
-        (np.ones(columns.size), (row, np.arange(columns.size))), shape=(classes.size, columns.size)
+    matrix = _with_choice_rows(
+        problem.coupling if columns.size == problem.cost.size else problem.coupling[columns], row
     )
-    matrix = sparse.csc_array(sparse.vstack([choice, problem.coupling[columns].T], format="csc"))
     return MatrixProblem(
         name="core",
         sense=Sense.MINIMIZE,
@@ -87,6 +86,18 @@ def _mip(problem: ChoiceProblem, columns: IntVector, fixed: IntVector, nothing: 
         upper=copies[row],
         integrality=np.ones(columns.size, dtype=np.bool_),
     )
+
+
+def _with_choice_rows(coupling: "sparse.csr_array", row: IntVector) -> "sparse.csc_array":
+    """Columns with a 1 in their choice `row` (c,), from 0 on, and below the choice rows what CSR (c, m) has of them."""
+    num_classes = int(row.max(initial=-1)) + 1
+    heads = coupling.indptr + np.arange(row.size + 1)
+    is_choice = np.zeros(heads[-1], dtype=np.bool_)
+    is_choice[heads[:-1]] = True
+    indices, data = np.empty(heads[-1], dtype=np.int64), np.ones(heads[-1])
+    indices[is_choice], indices[~is_choice] = row, coupling.indices + num_classes
+    data[~is_choice] = coupling.data
+    return sparse.csc_array((data, indices, heads), shape=(num_classes + coupling.shape[1], row.size))
 
 
 def threshold_for(reduced: ReducedCosts, num_classes: int, num_extra: int) -> float:

@@ -33,18 +33,24 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Moves:
-    """M moves between the options of `_Options`.
+    """M moves between O options, class by class.
 
-    source, target, class_of (M,); costs (M,): change of the cost; takes (M, m): change of what rows are used;
-    worse (M,): change of the reduced costs.
+    option (O,): columns of the problem, and n + k for choosing nothing in class k; class_of, costs, worse (O,): their
+    classes, costs and reduced costs; usage (O, m): of the coupling rows. source, target (M,): positions among the
+    options.
     """
 
-    source: IntVector
-    target: IntVector
+    option: IntVector
     class_of: IntVector
     costs: FloatVector
-    takes: FloatMatrix
     worse: FloatVector
+    usage: FloatMatrix
+    source: IntVector
+    target: IntVector
+
+    def takes(self, moves: IntVector) -> FloatMatrix:
+        """How the usage of the rows changes (N, m) by `moves` (N,)."""
+        return np.asarray(self.usage[self.target[moves]] - self.usage[self.source[moves]])
 
 
 def round_choice(
@@ -72,12 +78,12 @@ def round_choice(
     options = _options(problem, reduced, start)
     if options is None or stop():
         return None
-    moves = _moves(problem, prices, reduced, options)
+    moves = _moves(problem, reduced, options)
     descent = _Descent(problem, prices, moves, start)
     for penalty in _PENALTIES:
         descent.run(penalty, is_enough, stop)
         if descent.is_feasible:
-            return descent.counts[: problem.cost.size]
+            return descent.counts
         if stop():
             break
     return None
@@ -124,43 +130,45 @@ def _options(problem: ChoiceProblem, reduced: ReducedCosts, start: IntVector) ->
         extra //= 2
 
 
-def _moves(problem: ChoiceProblem, prices: FloatVector, reduced: ReducedCosts, options: IntVector) -> _Moves:
+def _moves(problem: ChoiceProblem, reduced: ReducedCosts, options: IntVector) -> _Moves:
     """All moves within a class."""
     n = problem.cost.size
-    class_of = np.where(options < n, problem.class_of[np.minimum(options, n - 1)], options - n)
+    is_column = options < n
+    class_of = np.where(is_column, problem.class_of[np.minimum(options, n - 1)], options - n)
     size = np.bincount(class_of, minlength=problem.copies.size)
     first = np.cumsum(size) - size
-    source = np.repeat(np.arange(options.size), size[class_of])
-    within = np.arange(source.size) - np.searchsorted(source, source)
-    target = first[class_of[source]] + within
-    source, target = source[source != target], target[source != target]
+    # From every option to all of its class but itself: those before it, and those behind it.
+    others = size[class_of] - 1
+    source = np.repeat(np.arange(options.size), others)
+    target = np.arange(source.size) - np.repeat(np.cumsum(others) - others - first[class_of], others)
+    target += target >= source
     usage = np.zeros((options.size, problem.limit.size))
-    is_column = options < n
     usage[is_column] = problem.coupling[options[is_column]].toarray()
-    every = np.concatenate([reduced.columns, reduced.nothing])[options]
-    worse, takes = every[target] - every[source], usage[target] - usage[source]
+    costs = np.zeros(options.size)
+    costs[is_column] = problem.cost[options[is_column]]
     return _Moves(
-        source=options[source],
-        target=options[target],
-        class_of=class_of[source],
-        costs=worse - takes @ prices,
-        takes=takes,
-        worse=worse,
+        option=options,
+        class_of=class_of,
+        costs=costs,
+        worse=np.concatenate([reduced.columns, reduced.nothing])[options],
+        usage=usage,
+        source=source,
+        target=target,
     )
 
 
 class _Descent:
-    """Counts (n + K,) that change move by move."""
+    """Copies of the options that change move by move."""
 
     def __init__(self, problem: ChoiceProblem, prices: FloatVector, moves: _Moves, start: IntVector) -> None:
         self._moves = moves
+        self._num_columns = problem.cost.size
         self._single = problem.copies[moves.class_of] == 1
-        self.counts = start
-        columns = start[: problem.cost.size]
-        self._slack = problem.limit - problem.coupling.T @ columns
-        self._value = problem.offset + float(problem.cost @ columns)
+        self._held = start[moves.option]
+        self._slack = problem.limit - moves.usage.T @ self._held
+        self._value = problem.offset + float(moves.costs @ self._held)
         self._tolerance = _ROUNDING * np.maximum(1.0, np.abs(problem.limit))
-        taken = abs(problem.coupling).sum(axis=0)
+        taken = np.bincount(problem.coupling.indices, np.abs(problem.coupling.data), problem.limit.size)
         worth = float(np.abs(problem.cost).sum()) / np.maximum(taken, _ROUNDING)
         self._price = np.maximum(prices, _LEAST_PRICE * worth)
 
@@ -169,16 +177,26 @@ class _Descent:
         """Whether every row is kept."""
         return bool((self._slack >= -self._tolerance).all())
 
+    @property
+    def counts(self) -> IntVector:
+        """Counts (n,) of the columns."""
+        counts = np.zeros(self._num_columns, dtype=np.int64)
+        is_column = self._moves.option < self._num_columns
+        counts[self._moves.option[is_column]] = self._held[is_column]
+        return counts
+
     def run(self, penalty: float, is_enough: Callable[[float], bool], stop: Callable[[], bool]) -> None:
         """Move until no move helps, or the value is enough."""
-        price = penalty * self._price
+        moves, price = self._moves, penalty * self._price
         for _ in range(_MOST_STEPS):
             if stop() or (self.is_feasible and is_enough(self._value)):
                 return
-            active = np.flatnonzero(self.counts[self._moves.source] > 0)
+            active = np.flatnonzero(self._held[moves.source] > 0)
             if not active.size:
                 return
-            gain = self._change(self._moves.costs[active], self._moves.takes[active], price)
+            exceeded = float(np.maximum(-self._slack, 0.0) @ price)
+            costs = moves.costs[moves.target[active]] - moves.costs[moves.source[active]] - exceeded
+            gain = costs + np.maximum(moves.takes(active) - self._slack, 0.0) @ price
             best = int(gain.argmin())
             least = -_ROUNDING * max(1.0, abs(self._value))
             if gain[best] < least:
@@ -190,39 +208,44 @@ class _Descent:
             for move in pair:
                 self._make(move)
 
-    def _change(self, costs: FloatVector, takes: FloatMatrix, price: FloatVector) -> FloatVector:
-        """How cost and penalties change by moves (N,) that take (N, m)."""
-        exceeded = float(np.maximum(-self._slack, 0.0) @ price)
-        return np.asarray(costs + np.maximum(takes - self._slack, 0.0) @ price - exceeded)
-
     def _best_pair(
         self, active: IntVector, gain: FloatVector, price: FloatVector, least: float
     ) -> tuple[int, int] | None:
+        """Of two moves that together gain more than `least`, those that gain most; `gain` (N,): of one alone."""
         moves = self._moves
         if active.size > 2 * _PAIRED:
+            worse = moves.worse[moves.target[active]] - moves.worse[moves.source[active]]
             nearest = np.argpartition(gain, _PAIRED)[:_PAIRED]
-            cheapest = np.argpartition(moves.worse[active], _PAIRED)[:_PAIRED]
-            active = active[np.union1d(nearest, cheapest)]
-        first, second = np.triu_indices(active.size, 1)
-        one, other = active[first], active[second]
-        allowed = self._are_apart(one, other)
-        one, other = one[allowed], other[allowed]
-        if not one.size:
-            return None
-        both = self._change(moves.costs[one] + moves.costs[other], moves.takes[one] + moves.takes[other], price)
-        best = int(both.argmin())
-        return (int(one[best]), int(other[best])) if both[best] < least else None
+            cheapest = np.argpartition(worse, _PAIRED)[:_PAIRED]
+            chosen = np.union1d(nearest, cheapest)
+            active, gain = active[chosen], gain[chosen]
+        both = np.add.outer(gain, gain)
+        takes = moves.takes(active)
+        # Moves are worth together what each is worth, but for the rows that both of them change.
+        alone = np.maximum(takes - self._slack, 0.0)
+        now = np.maximum(-self._slack, 0.0)
+        for row in np.flatnonzero(np.count_nonzero(takes, axis=0) > 1).tolist():
+            changing = np.flatnonzero(takes[:, row])
+            beyond = np.maximum(np.add.outer(takes[changing, row], takes[changing, row] - self._slack[row]), 0.0)
+            beyond -= np.add.outer(alone[changing, row], alone[changing, row] - now[row])
+            both[changing[:, None], changing] += price[row] * beyond
+        both[self._are_at_odds(active)] = np.inf
+        one, other = divmod(int(both.argmin()), active.size)
+        return (int(active[one]), int(active[other])) if both[one, other] < least else None
 
-    def _are_apart(self, one: IntVector, other: IntVector) -> Mask:
-        """Pairs of moves that can both be made."""
-        moves = self._moves
-        same_copy = (moves.class_of[one] == moves.class_of[other]) & self._single[one]
-        last_one = (moves.source[one] == moves.source[other]) & (self.counts[moves.source[one]] < 2)
-        return np.asarray(~(same_copy | last_one))
+    def _are_at_odds(self, active: IntVector) -> Mask:
+        """Pairs (N, N) of the moves `active` that cannot both be made; a move is no pair with itself."""
+        source = self._moves.source[active]
+        class_of = self._moves.class_of[source]
+        same_copy = (class_of[:, None] == class_of) & self._single[source]
+        last_one = (source[:, None] == source) & (self._held[source] < 2)
+        at_odds = np.asarray(same_copy | last_one)
+        np.fill_diagonal(at_odds, val=True)
+        return at_odds
 
     def _make(self, move: int) -> None:
-        moves = self._moves
-        self.counts[moves.source[move]] -= 1
-        self.counts[moves.target[move]] += 1
-        self._slack = self._slack - moves.takes[move]
-        self._value += float(moves.costs[move])
+        source, target = int(self._moves.source[move]), int(self._moves.target[move])
+        self._held[source] -= 1
+        self._held[target] += 1
+        self._slack = self._slack + self._moves.usage[source] - self._moves.usage[target]
+        self._value += float(self._moves.costs[target] - self._moves.costs[source])

@@ -86,23 +86,34 @@ class _Coupling:
     rows: IntVector
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Entries:
+    """Nonzeros of the problem's matrix, column by column, rows ascending: row, column, value (nnz,)."""
+
+    row: IntVector
+    column: IntVector
+    value: FloatVector
+
+
 def find_structure(problem: MatrixProblem) -> ChoiceProblem | None:
     """Choice form of the problem; None when it has none, or is infeasible at sight: then it is a plain MIP."""
     if not (problem.integrality & (problem.lower >= 0) & (problem.upper <= 1)).all():
         return None
-    rows = problem.matrix.tocsr()
-    choice = _choice_rows(problem, rows)
-    coupling = _coupling_rows(problem, rows, choice)
+    entries = _entries(problem)
+    choice = _choice_rows(problem, entries)
+    coupling = _coupling_rows(problem, entries, choice)
     if coupling is None:
         return None
-    block, required = _blocks(problem, rows, choice)
+    block, required = _blocks(problem, entries, choice)
     fixed = np.flatnonzero(problem.lower > 0)
-    if np.unique(block[fixed]).size < fixed.size:
+    is_settled = np.zeros(required.size, dtype=np.bool_)
+    is_settled[block[fixed]] = True
+    if np.count_nonzero(is_settled) < fixed.size:
         return None
-    required[block[fixed]] = True
-    settled = np.isin(block, block[fixed])
-    columns = np.flatnonzero((problem.upper > 0) & (~settled | (problem.lower > 0)))
-    if not columns.size or not np.isin(np.flatnonzero(required), block[columns]).all():
+    required |= is_settled
+    columns = np.flatnonzero((problem.upper > 0) & (~is_settled[block] | (problem.lower > 0)))
+    can_choose = np.bincount(block[columns], minlength=required.size) > 0
+    if not columns.size or not can_choose[required].all():
         return None
     useless = _useless(problem, columns, required[block[columns]], coupling)
     columns = columns[~useless] if not useless.all() else columns
@@ -110,14 +121,22 @@ def find_structure(problem: MatrixProblem) -> ChoiceProblem | None:
     return _merged(problem, columns, block[columns], required, coupling)
 
 
-def _choice_rows(problem: MatrixProblem, rows: "sparse.csr_array") -> IntVector:
+def _entries(problem: MatrixProblem) -> _Entries:
+    matrix = problem.matrix if problem.matrix.has_sorted_indices else problem.matrix.sorted_indices()
+    column = np.repeat(np.arange(problem.num_columns), np.diff(matrix.indptr))
+    return _Entries(row=matrix.indices.astype(np.int64), column=column, value=matrix.data)
+
+
+def _choice_rows(problem: MatrixProblem, entries: _Entries) -> IntVector:
     """Indices of disjoint choice rows. Where rows that look like one overlap the earlier ones choose."""
-    size = np.diff(rows.indptr)
-    num_other = np.bincount(np.repeat(np.arange(size.size), size), weights=rows.data != 1, minlength=size.size)
+    size = np.bincount(entries.row, minlength=problem.num_rows)
+    num_ones = np.bincount(entries.row[entries.value == 1], minlength=problem.num_rows)
     trivial_below = (problem.row_lower <= 0) | (problem.row_lower == 1)
-    chosen = np.flatnonzero((size > 0) & (num_other == 0) & (problem.row_upper == 1) & trivial_below)
-    if (np.bincount(rows[chosen].indices, minlength=problem.num_columns) <= 1).all():
+    is_chosen = (size > 0) & (num_ones == size) & (problem.row_upper == 1) & trivial_below
+    chosen = np.flatnonzero(is_chosen)
+    if (np.bincount(entries.column[is_chosen[entries.row]], minlength=problem.num_columns) <= 1).all():
         return chosen
+    rows = problem.matrix.tocsr()
     taken = np.zeros(problem.num_columns, dtype=np.bool_)
     disjoint = []
     for row in chosen.tolist():
@@ -128,34 +147,56 @@ def _choice_rows(problem: MatrixProblem, rows: "sparse.csr_array") -> IntVector:
     return np.array(disjoint, dtype=np.int64)
 
 
-def _coupling_rows(problem: MatrixProblem, rows: "sparse.csr_array", choice: IntVector) -> _Coupling | None:
+def _coupling_rows(problem: MatrixProblem, entries: _Entries, choice: IntVector) -> _Coupling | None:
     """All other rows; None when they are too many."""
-    rest = np.setdiff1d(np.arange(problem.num_rows), choice)
-    above = rest[np.isfinite(problem.row_upper[rest])]
-    below = rest[np.isfinite(problem.row_lower[rest])]
-    if above.size + below.size > MAX_COUPLING_ROWS:
+    is_other = np.ones(problem.num_rows, dtype=np.bool_)
+    is_other[choice] = False
+    above = np.flatnonzero(is_other & np.isfinite(problem.row_upper))
+    below = np.flatnonzero(is_other & np.isfinite(problem.row_lower))
+    rows = np.concatenate([above, below])
+    if rows.size > MAX_COUPLING_ROWS:
         return None
-    matrix = sparse.vstack([rows[above], -rows[below]], format="csc")
+    number, kept = _numbered(above, 0, entries, problem.num_rows)
+    column, value = entries.column[kept], entries.value[kept]
+    if below.size:
+        mirrored, kept = _numbered(below, above.size, entries, problem.num_rows)
+        number, value = np.concatenate([number, mirrored]), np.concatenate([value, -entries.value[kept]])
+        column = np.concatenate([column, entries.column[kept]])
+        order = np.argsort(column, kind="stable")
+        number, column, value = number[order], column[order], value[order]
+    heads = np.concatenate([[0], np.cumsum(np.bincount(column, minlength=problem.num_columns))])
     return _Coupling(
-        matrix=sparse.csr_array(matrix.T),
+        matrix=sparse.csr_array((value, number, heads), shape=(problem.num_columns, rows.size)),
         limit=np.concatenate([problem.row_upper[above], -problem.row_lower[below]]),
-        rows=np.concatenate([above, below]),
+        rows=rows,
     )
+
+
+def _numbered(rows: IntVector, first: int, entries: _Entries, num_rows: int) -> tuple[IntVector, IntVector]:
+    """Numbers `first`, `first` + 1, ... of the rows of those entries that are in one of `rows`, and these entries."""
+    number = np.full(num_rows, -1)
+    number[rows] = first + np.arange(rows.size)
+    every = number[entries.row]
+    kept = np.flatnonzero(every >= 0)
+    return every[kept], kept
 
 
 def _useless(problem: MatrixProblem, columns: IntVector, required: Mask, coupling: _Coupling) -> Mask:
     """Columns that gain nothing and free nothing, in blocks that may choose nothing instead."""
-    matrix = coupling.matrix[columns]
-    frees = np.bincount(np.repeat(np.arange(columns.size), np.diff(matrix.indptr)), matrix.data < 0, columns.size)
-    gains_nothing = problem.sense.sign * problem.objective[columns] >= 0
-    return np.asarray(gains_nothing & ~required & (frees == 0))
+    useless = (problem.sense.sign * problem.objective[columns] >= 0) & ~required
+    negative = np.flatnonzero(coupling.matrix.data < 0)
+    if negative.size:
+        frees = np.zeros(problem.num_columns, dtype=np.bool_)
+        frees[np.searchsorted(coupling.matrix.indptr, negative, side="right") - 1] = True
+        useless &= ~frees[columns]
+    return np.asarray(useless)
 
 
-def _blocks(problem: MatrixProblem, rows: "sparse.csr_array", choice: IntVector) -> tuple[IntVector, Mask]:
+def _blocks(problem: MatrixProblem, entries: _Entries, choice: IntVector) -> tuple[IntVector, Mask]:
     """Block of every column, and whether a block must choose. A column without choice row is a block of its own."""
-    block = np.full(problem.num_columns, -1, dtype=np.int64)
-    entries = rows[choice].tocoo()
-    block[entries.col] = entries.row
+    block = np.full(problem.num_columns, -1)
+    number, kept = _numbered(choice, 0, entries, problem.num_rows)
+    block[entries.column[kept]] = number
     alone = np.flatnonzero(block < 0)
     block[alone] = choice.size + np.arange(alone.size)
     return block, np.concatenate([problem.row_lower[choice] > 0, np.zeros(alone.size, dtype=np.bool_)])
@@ -167,10 +208,13 @@ def _merged(
     """Choice problem over `columns`, sorted by `block`, with equal blocks as one class."""
     cost = problem.sense.sign * problem.objective[columns]
     matrix = coupling.matrix[columns]
-    blocks, first, size = np.unique(block, return_index=True, return_counts=True)
-    class_of_block = _classes(cost, matrix, first, size, required[blocks])
-    representative = np.unique(class_of_block, return_index=True)[1]
-    kept = np.flatnonzero(np.isin(np.repeat(np.arange(first.size), size), representative))
+    first = np.flatnonzero(np.diff(block, prepend=-1))
+    size = np.diff(first, append=block.size)
+    required = required[block[first]]
+    class_of_block, representative = _classes(cost, matrix, first, size, required)
+    is_kept = np.zeros(first.size, dtype=np.bool_)
+    is_kept[representative] = True
+    kept = np.flatnonzero(np.repeat(is_kept, size))
     copies = np.bincount(class_of_block)
     # Blocks class by class, their columns one behind the other.
     grouped = np.argsort(class_of_block, kind="stable")
@@ -180,9 +224,9 @@ def _merged(
     return ChoiceProblem(
         cost=cost[kept],
         start=np.concatenate([[0], np.cumsum(size[representative])]),
-        copies=copies.astype(np.int64),
-        required=required[blocks[representative]],
-        coupling=sparse.csr_array(matrix[kept]),
+        copies=copies,
+        required=required[representative],
+        coupling=matrix if kept.size == columns.size else sparse.csr_array(matrix[kept]),
         limit=coupling.limit,
         rows=coupling.rows,
         offset=problem.sense.sign * problem.offset,
@@ -194,19 +238,36 @@ def _merged(
 
 def _classes(
     cost: FloatVector, matrix: "sparse.csr_array", first: IntVector, size: IntVector, required: Mask
-) -> IntVector:
-    """Class of every block, numbered by first appearance. Equality is guessed by a signature and then verified."""
+) -> tuple[IntVector, IntVector]:
+    """Class of every block, numbered by first appearance, and the first block of every class.
+
+    Equality is guessed by a signature and then verified.
+    """
     random = np.random.default_rng(0)
     offset = np.arange(cost.size) - np.repeat(first, size)
     weight = 1 + random.random(int(size.max()))
     key = np.add.reduceat((cost + matrix @ random.random(matrix.shape[1])) * weight[offset], first)
-    signature = np.stack([required.astype(np.float64), size.astype(np.float64), key], axis=1)
-    _, appearance, guess = np.unique(signature, axis=0, return_index=True, return_inverse=True)
-    rank = np.argsort(np.argsort(appearance))
-    class_of_block: IntVector = rank[guess.ravel()]
-    twin = np.sort(appearance)[class_of_block]
-    partner = np.repeat(first[twin], size) + offset
-    if (cost == cost[partner]).all() and abs(matrix - matrix[partner]).sum() == 0:
-        return class_of_block
+    key += random.random() * size + random.random() * required
+    _, appearance, guess = np.unique(key, return_index=True, return_inverse=True)
+    order = np.argsort(appearance)
+    rank = np.empty(order.size, dtype=np.int64)
+    rank[order] = np.arange(order.size)
+    class_of_block, representative = rank[guess], appearance[order]
+    twin = representative[class_of_block]
+    apart = np.repeat(twin != np.arange(first.size), size)
+    are_alike = (size == size[twin]).all() and (required == required[twin]).all()
+    if are_alike and _are_equal(cost, matrix, apart, np.repeat(first[twin], size) + offset):
+        return class_of_block, representative
     # Two blocks share a signature by chance: nothing is merged.
-    return np.arange(first.size, dtype=np.int64)
+    return np.arange(first.size), np.arange(first.size)
+
+
+def _are_equal(cost: FloatVector, matrix: "sparse.csr_array", apart: Mask, partner: IntVector) -> bool:
+    """Whether the columns that are `apart` from their `partner` (n,) equal it."""
+    one = np.flatnonzero(apart)
+    other = partner[one]
+    if not (cost[one] == cost[other]).all():
+        return False
+    mine, theirs = matrix[one], matrix[other]
+    pairs = ((mine.indptr, theirs.indptr), (mine.indices, theirs.indices), (mine.data, theirs.data))
+    return all(np.array_equal(a, b) for a, b in pairs)

@@ -17,21 +17,17 @@ from stowplan.arrays import IntVector
 
 def constraint_groups(instance: SiaInstance) -> Iterator[ConstraintGroup]:
     """Every group of constraints that is not empty."""
-    num_pairs = np.bincount(instance.pair_jobs, minlength=len(instance.jobs))
-    choosing = np.setdiff1d(np.flatnonzero(num_pairs > 1), instance.reserved)
+    choosing, used = _choosing(instance), _used(instance)
     if choosing.size:
         yield _one_per_job(instance, "one_configuration", choosing, is_equality=False)
     if instance.reserved.size:
         yield _one_per_job(instance, "reserved", instance.reserved, is_equality=True)
-    # Few rows, many pairs: gathering columns of a transposed matrix copies whole lines.
-    by_configuration = sparse.csr_array(instance.rows.coefficients.T.astype(np.float64))
-    matrix = sparse.csr_array(by_configuration[instance.pair_configurations].T)
-    # A type that no pair uses has nothing to limit.
-    used = np.flatnonzero(np.diff(matrix.indptr))
     if used.size:
+        # Few rows, many pairs: gathering columns of a transposed matrix copies whole lines.
+        by_configuration = sparse.csr_array(instance.rows.coefficients[used].T.astype(np.float64))
         yield ConstraintGroup(
             label="placeable",
-            matrix=matrix[used],
+            matrix=sparse.csr_array(by_configuration[instance.pair_configurations].T),
             limits=instance.rows.limits[used].astype(np.float64),
             is_equality=False,
             row_names=tuple(instance.rows.names[k] for k in used),
@@ -39,8 +35,12 @@ def constraint_groups(instance: SiaInstance) -> Iterator[ConstraintGroup]:
 
 
 def row_names(instance: SiaInstance) -> tuple[str, ...]:
-    """Names of the rows that `assemble` makes, in its order."""
-    return tuple(name for group in constraint_groups(instance) for name in group.row_names)
+    """Names of the rows that `assemble` makes, in its order, without making them."""
+    return (
+        *_names(instance, "one_configuration", _choosing(instance)),
+        *_names(instance, "reserved", instance.reserved),
+        *(instance.rows.names[k] for k in _used(instance)),
+    )
 
 
 def column_names(instance: SiaInstance) -> tuple[str, ...]:
@@ -70,17 +70,33 @@ def assemble(instance: SiaInstance) -> MatrixProblem:
     )
 
 
+def _choosing(instance: SiaInstance) -> IntVector:
+    """Jobs with several pairs, of which they get one at most."""
+    num_pairs = np.bincount(instance.pair_jobs, minlength=len(instance.jobs))
+    return np.setdiff1d(np.flatnonzero(num_pairs > 1), instance.reserved)
+
+
+def _used(instance: SiaInstance) -> IntVector:
+    """Placeability rows with a coefficient: a type that no pair uses has nothing to limit."""
+    offered = np.bincount(instance.pair_configurations, minlength=len(instance.configurations)) > 0
+    return np.flatnonzero((instance.rows.coefficients[:, offered] != 0).any(axis=1))
+
+
+def _names(instance: SiaInstance, label: str, jobs: IntVector) -> tuple[str, ...]:
+    return tuple(f"{label}[{instance.jobs[i].id}]" for i in jobs.tolist())
+
+
 def _one_per_job(instance: SiaInstance, label: str, jobs: IntVector, *, is_equality: bool) -> ConstraintGroup:
-    """One row of ones over the pairs of each job."""
-    row_of = np.full(len(instance.jobs), -1, dtype=np.int64)
-    row_of[jobs] = np.arange(jobs.size)
-    rows = row_of[instance.pair_jobs]
-    columns = np.flatnonzero(rows >= 0)
-    shape = (jobs.size, rows.size)
+    """One row of ones over the pairs of each job; jobs ascend, and pairs are ordered by job."""
+    size = np.bincount(instance.pair_jobs, minlength=len(instance.jobs))
+    is_chosen = np.zeros(len(instance.jobs), dtype=np.bool_)
+    is_chosen[jobs] = True
+    columns = np.flatnonzero(is_chosen[instance.pair_jobs])
+    heads = np.concatenate([[0], np.cumsum(size[jobs])])
     return ConstraintGroup(
         label=label,
-        matrix=sparse.csr_array((np.ones(columns.size), (rows[columns], columns)), shape=shape),
+        matrix=sparse.csr_array((np.ones(columns.size), columns, heads), shape=(jobs.size, instance.pair_jobs.size)),
         limits=np.ones(jobs.size),
         is_equality=is_equality,
-        row_names=tuple(f"{label}[{instance.jobs[i].id}]" for i in jobs),
+        row_names=_names(instance, label, jobs),
     )

@@ -4,7 +4,7 @@ The objective is that of configurations; what jobs are predicted to reach, and t
 were placed.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -20,20 +20,21 @@ from models.performance.goodput.matrix import placed as placed_goodputs
 from models.placement.nodes import assign_gpus
 from models.placement.occupancy import Slices, node_gpus
 from models.plan import Change, JobAllocation, Plan, ScoreTerm
-from stowplan.arrays import IntVector
+from stowplan.arrays import FloatVector, IntVector
 from stowplan.errors import Issue
 from topology.bandwidth import fractions_of, group_fraction
+from topology.cluster import Cluster
 
 
 def extract_plan(instance: SiaInstance, chosen: IntVector) -> Plan:
     """Build the plan in which planned job i runs in configuration `chosen[i]` (J,), -1 for none."""
-    running = [int(i) for i in instance.planned if chosen[i] >= 0]
-    choice = {instance.jobs[i].id: int(chosen[i]) for i in running}
+    running = instance.planned[chosen[instance.planned] >= 0].tolist()
+    choice = {instance.jobs[i].id: c for i, c in zip(running, chosen[running].tolist(), strict=True)}
     slices = assign_gpus(instance.snapshot, instance.configurations, choice, instance.taken)
     slices |= {job_id: instance.taken.running[job_id] for job_id in sorted(instance.taken.pinned)}
     settled = settled_configurations(instance, chosen)
     placed = np.array(sorted([*running, *instance.pinned.tolist()]), dtype=np.int64)
-    waiting = np.array([i for i in instance.planned if chosen[i] < 0], dtype=np.int64)
+    waiting = instance.planned[chosen[instance.planned] < 0]
     counts = np.bincount(chosen[running], minlength=len(instance.configurations))
     return Plan(
         allocations=tuple(_allocations(instance, placed, settled[placed], slices)),
@@ -76,28 +77,28 @@ def _allocations(
 
     -1 stands for a pinned job whose shape is no configuration: what is not known of a job is 0 in the matrix.
     """
-    nodes, fractions = instance.snapshot.cluster.nodes, fractions_of(instance.snapshot.cluster)
-    groups = ([nodes[node].path for node, _ in slices[instance.jobs[i].id]] for i in placed.tolist())
-    shares = np.array([group_fraction(fractions, paths) for paths in groups])
+    cluster = instance.snapshot.cluster
+    shares = _shares(cluster, [slices[instance.jobs[i].id] for i in placed.tolist()])
     known_shape = chosen >= 0
     where = placed[known_shape], chosen[known_shape]
     matrix = placed_goodputs(instance.matrix, instance.jobs, instance.configurations, where, shares[known_shape])
-    plans = PlacedPlans(instance.snapshot.cluster)
+    plans = PlacedPlans(cluster)
     as_goodput = instance.parameters.objective is not SiaObjective.GIVEN_COSTS
     # One gathering for all: looking up single elements takes longer than everything else here.
     fields = (matrix.goodput, matrix.batch_size, matrix.local_batch_size, matrix.accumulation_steps)
     known = [np.where(chosen >= 0, field[placed, chosen], 0).tolist() for field in fields]
     rows = zip(placed.tolist(), chosen.tolist(), *known, strict=True)
+    jobs, before = instance.jobs, instance.taken.running
     for i, c, goodput, batch_size, local_batch_size, accumulation_steps in rows:
-        job_id = instance.jobs[i].id
-        taken = slices[job_id]
+        job = jobs[i]
+        taken = slices[job.id]
         gpus = node_gpus(taken, instance.snapshot)
-        change = change_of(instance.snapshot.cluster, instance.taken.running.get(job_id), taken)
+        change = change_of(cluster, before.get(job.id), taken)
         estimate = instance.plans.get((i, c))
-        plan, goodput = plans.on(instance.jobs[i], estimate, gpus, goodput, stays=change is Change.KEPT)
+        plan, goodput = plans.on(job, estimate, gpus, goodput, stays=change is Change.KEPT)
         yield JobAllocation(
-            job_id=job_id,
-            gpu_type=gpu_type_of(instance.snapshot.cluster, taken),
+            job_id=job.id,
+            gpu_type=gpu_type_of(cluster, taken),
             num_gpus=num_gpus_of(taken),
             gpus=gpus,
             change=change,
@@ -108,6 +109,16 @@ def _allocations(
             expected_goodput=goodput if as_goodput and goodput > 0 else None,
             parallel_plan=plan,
         )
+
+
+def _shares(cluster: Cluster, placed: Sequence[Slices]) -> FloatVector:
+    """Share of the inter-node bandwidth (n,) of each group of slices. Most are on one node, which needs none."""
+    nodes, fractions = cluster.nodes, fractions_of(cluster)
+    shares = np.ones(len(placed))
+    for k, slices in enumerate(placed):
+        if len(slices) > 1:
+            shares[k] = group_fraction(fractions, [nodes[node].path for node, _ in slices])
+    return shares
 
 
 def _scores(instance: SiaInstance, chosen: IntVector) -> Iterator[ScoreTerm]:

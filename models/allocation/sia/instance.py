@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 
 import numpy as np
 
@@ -21,8 +20,6 @@ from models.workload import Job, Snapshot
 from solver.sense import Sense
 from stowplan.arrays import FloatVector, IntVector, Mask
 from stowplan.errors import Issue
-
-_num_gpus = attrgetter("num_gpus")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -64,7 +61,7 @@ class SiaInstance:
     @property
     def reserved(self) -> IntVector:
         """Indices of the planned jobs that must get what they reserved."""
-        return np.array([i for i in self.planned if self.jobs[i].reservation is not None], dtype=np.int64)
+        return np.array([i for i in self.planned.tolist() if self.jobs[i].reservation is not None], dtype=np.int64)
 
     @property
     def gain(self) -> FloatVector:
@@ -132,12 +129,12 @@ def _most_gpus(snapshot: Snapshot) -> int:
 
 
 def _most_gpus_of(job: Job, all_gpus: int) -> int:
-    running = sum(len(slice_.gpus) for slice_ in job.current or ())
+    running = sum(len(slice_.gpus) for slice_ in job.current) if job.current else 0
     promised = job.reservation.num_gpus if job.reservation is not None else 0
     most = job.max_gpus or all_gpus
     if isinstance(job.performance, ThroughputTable | GoodputTable):
         # A job whose table lies below its bounds keeps all configurations, to be told what is missing.
-        listed = max(map(_num_gpus, job.performance.entries), default=0)
+        listed = max([entry.num_gpus for entry in job.performance.entries], default=0)
         most = min(most, listed) if listed >= job.min_gpus else most
     return max(most, running, promised)
 

@@ -12,8 +12,6 @@ def greedy_start(instance: SiaInstance) -> FloatVector | None:
     Each while it fits; the waiting jobs by what they bring per GPU, and only where that is more than leaving them out.
     None when a reservation does not fit.
     """
-    start = np.zeros(instance.pair_jobs.size)
-    served = np.zeros(len(instance.jobs), dtype=np.bool_)
     is_reserved = np.array([job.reservation is not None for job in instance.jobs], dtype=np.bool_)
     forced = is_reserved[instance.pair_jobs]
     stays = instance.utility.current[instance.pair_jobs] == instance.pair_configurations
@@ -21,13 +19,23 @@ def greedy_start(instance: SiaInstance) -> FloatVector | None:
     left = instance.rows.limits.tolist()
     jobs, configurations = instance.pair_jobs[order].tolist(), instance.pair_configurations[order].tolist()
     needs = {c: instance.rows.needs(c) for c in set(configurations)}
+    taken: list[int] = []
+    served = [False] * len(instance.jobs)
     for pair, job, configuration in zip(order.tolist(), jobs, configurations, strict=True):
-        if not served[job] and all(left[row] >= amount for row, amount in needs[configuration]):
-            for row, amount in needs[configuration]:
+        if served[job]:
+            continue
+        needed = needs[configuration]
+        for row, amount in needed:
+            if left[row] < amount:
+                break
+        else:
+            for row, amount in needed:
                 left[row] -= amount
-            start[pair] = 1.0
+            taken.append(pair)
             served[job] = True
-    return start if served[is_reserved & ~_pinned(instance)].all() else None
+    start = np.zeros(instance.pair_jobs.size)
+    start[taken] = 1.0
+    return start if np.array(served, dtype=np.bool_)[is_reserved & ~_pinned(instance)].all() else None
 
 
 def _smallest_pairs(instance: SiaInstance) -> IntVector:

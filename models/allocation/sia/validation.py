@@ -4,11 +4,12 @@ More forced demand than there are GPUs is no fault of the input: the problem is 
 which rows exclude each other.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 import numpy as np
 
 from models.allocation.bounds import bound_issues
+from models.allocation.job_configurations import reserved_configuration
 from models.allocation.sia.parameters import SiaObjective, SiaParameters
 from models.allocation.work_left import remaining_samples
 from models.configurations import ConfigurationSet, enumerate_configurations
@@ -19,6 +20,7 @@ from models.performance.goodput.spec import GoodputTable
 from models.placement.occupancy import Occupancy, occupancy
 from models.wording import counted
 from models.workload import Adaptivity, Job, Reservation, Snapshot
+from stowplan.arrays import Mask
 from stowplan.errors import InputError, Issue, Severity
 from topology.cluster import NodeState
 
@@ -30,22 +32,39 @@ def policy_issues(snapshot: Snapshot, parameters: SiaParameters) -> list[Issue]:
     gpu_types = {kind.name for kind in snapshot.cluster.gpu_types}
     shared = with_shared_observations(snapshot.jobs)
     issues = list(sharing_issues(shared))
+    faults = [_job_issues(k, snapshot, parameters, taken, configurations, gpu_types) for k in range(len(snapshot.jobs))]
+    # Performance is asked only where it is known to be sound.
+    asked = {
+        k: job.reservation
+        for k, job in enumerate(shared)
+        if job.reservation and job.performance and not faults[k] and job.id not in taken.pinned
+    }
+    for k in _cannot_run({k: (shared[k], reservation) for k, reservation in asked.items()}, configurations):
+        faults[k].append(_reservation_cannot_run(k, shared[k], asked[k]))
     for k, job in enumerate(snapshot.jobs):
-        pointer = f"/jobs/{k}"
-        faults = [
-            *_performance_issues(pointer, job, parameters, job.id in taken.pinned),
-            *(performance_issues(job.performance, f"{pointer}/performance", gpu_types) if job.performance else ()),
-            *bound_issues(pointer, job),
-        ]
-        if job.reservation is not None:
-            forced = list(_reservation_issues(pointer, job, job.reservation, snapshot, taken, configurations))
-            # Performance is asked only where it is known to be sound.
-            if not faults and not forced and job.id not in taken.pinned and job.performance is not None:
-                forced = list(_reserved_goodput_issues(pointer, shared[k], job.reservation, configurations))
-            faults += forced
-        issues += faults
-        issues += _placement_warnings(pointer, job, snapshot, taken)
+        issues += faults[k]
+        if job.id in taken.running:
+            issues += _placement_warnings(f"/jobs/{k}", job, snapshot, taken)
     return [*issues, *_remaining_warnings(snapshot.jobs, parameters)]
+
+
+def _job_issues(
+    k: int,
+    snapshot: Snapshot,
+    parameters: SiaParameters,
+    taken: Occupancy,
+    configurations: ConfigurationSet,
+    gpu_types: Set[str],
+) -> list[Issue]:
+    """Faults of job `k`, without what its performance says of its reservation."""
+    job, pointer = snapshot.jobs[k], f"/jobs/{k}"
+    faults = [*_performance_issues(pointer, job, parameters, job.id in taken.pinned)]
+    if job.performance:
+        faults += performance_issues(job.performance, f"{pointer}/performance", gpu_types)
+    faults += bound_issues(pointer, job)
+    if job.reservation is not None:
+        faults += _reservation_issues(pointer, job, job.reservation, snapshot, taken, configurations)
+    return faults
 
 
 def _performance_issues(pointer: str, job: Job, parameters: SiaParameters, is_pinned: bool) -> Iterator[Issue]:
@@ -147,31 +166,37 @@ def _configuration_issues(
     )
 
 
-def _reserved_goodput_issues(
-    pointer: str, job: Job, reservation: Reservation, configurations: ConfigurationSet
-) -> Iterator[Issue]:
-    t = configurations.gpu_types.index(reservation.gpu_type)
-    reserved = (configurations.type_index == t) & (configurations.num_gpus == reservation.num_gpus)
+def _cannot_run(reserving: Mapping[int, tuple[Job, Reservation]], configurations: ConfigurationSet) -> list[int]:
+    """Which of the jobs, each of which reserves a configuration, have no goodput there."""
+    if not reserving:
+        return []
+    reserved = np.array([reserved_configuration(wanted, configurations) for _, wanted in reserving.values()])
+    used: Mask = np.asarray(reserved.any(axis=0))
     try:
-        goodput = evaluate([job], configurations.subset(reserved)).goodput
+        goodput = evaluate(
+            [job for job, _ in reserving.values()], configurations.subset(used), reserved[:, used]
+        ).goodput
     except InputError:
         # Magnitudes that overflow: found again for all jobs, with their pointers, when the request is planned.
-        return
-    if not (goodput > 0).any():
-        yield Issue(
-            code="reservation_cannot_run",
-            pointer=f"{pointer}/reservation",
-            detail=f"the performance of job {job.id!r} gives no goodput on {counted(reservation.num_gpus, 'GPU')} of "
-            f"type {reservation.gpu_type!r}",
-        )
+        alone = ({k: job} for k, job in reserving.items())
+        return [k for one in alone if len(reserving) > 1 for k in _cannot_run(one, configurations)]
+    runs = ((goodput > 0) & reserved[:, used]).any(axis=1)
+    return [k for k, can_run in zip(reserving, runs.tolist(), strict=True) if not can_run]
+
+
+def _reservation_cannot_run(k: int, job: Job, reservation: Reservation) -> Issue:
+    return Issue(
+        code="reservation_cannot_run",
+        pointer=f"/jobs/{k}/reservation",
+        detail=f"the performance of job {job.id!r} gives no goodput on {counted(reservation.num_gpus, 'GPU')} of type "
+        f"{reservation.gpu_type!r}",
+    )
 
 
 def _placement_warnings(pointer: str, job: Job, snapshot: Snapshot, taken: Occupancy) -> Iterator[Issue]:
     """What the plan will do that may surprise."""
-    slices = taken.running.get(job.id, ())
-    drained = [
-        snapshot.cluster.nodes[node].id for node, _ in slices if snapshot.cluster.nodes[node].state is NodeState.DRAINED
-    ]
+    nodes = snapshot.cluster.nodes
+    drained = [nodes[node].id for node, _ in taken.running[job.id] if nodes[node].state is NodeState.DRAINED]
     if drained:
         stays = job.id in taken.pinned
         yield Issue(

@@ -2,7 +2,8 @@
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import lru_cache
 from operator import attrgetter
 from typing import assert_never
 
@@ -26,6 +27,8 @@ _GAMMA_MAX = 10.0
 # Counts are exact in float64 up to here.
 _COUNT_MAX = 2**53
 _entry_key = attrgetter("gpu_type", "num_gpus", "num_nodes")
+_Shape = tuple[str, int, int | None]
+"""GPU type, GPUs and nodes of an entry."""
 _TIMES = ("alpha_c", "beta_c", "alpha_r", "beta_r", "alpha_n", "beta_n")
 _times_of = attrgetter(*_TIMES)
 
@@ -161,9 +164,7 @@ def _table_issues(table: ThroughputTable | GoodputTable, pointer: str, gpu_types
     if isinstance(table, ThroughputTable) and table.batch_size is not None:
         yield from _count_issues(table.batch_size, f"{pointer}/batch_size")
     yield from _empty_issues(table.entries, f"{pointer}/entries")
-    # Snapshots hold tens of thousands of entries; nearly all are sound, and counting takes longer than a set.
-    is_unique = len(set(map(_entry_key, table.entries))) == len(table.entries)
-    if is_unique and all(_is_sound(entry, gpu_types) for entry in table.entries):
+    if _is_sound_table(table.entries, gpu_types):
         return
     counts = Counter(map(_entry_key, table.entries))
     for k, entry in enumerate(table.entries):
@@ -179,14 +180,27 @@ def _table_issues(table: ThroughputTable | GoodputTable, pointer: str, gpu_types
             )
 
 
-def _is_sound(entry: TableEntry, gpu_types: Collection[str]) -> bool:
-    """Whether `_entry_issues` has nothing to say about the entry."""
-    return (
-        entry.gpu_type in gpu_types
-        and 1 <= entry.num_gpus <= _COUNT_MAX
-        and 0 < entry.value < math.inf
-        and (entry.num_nodes is None or 1 <= entry.num_nodes <= entry.num_gpus)
+def _is_sound_table(entries: Sequence[TableEntry], gpu_types: Collection[str]) -> bool:
+    """Whether there is nothing to say about the entries but that there are none.
+
+    Snapshots hold tens of thousands of entries; nearly all are sound, and few tables differ in what they list.
+    """
+    shapes = frozenset({(entry.gpu_type, entry.num_gpus, entry.num_nodes) for entry in entries})
+    values = [entry.value for entry in entries]
+    named = _named_types(shapes)
+    # A sum is below infinity only where every value is a number.
+    are_positive = min(values, default=1.0) > 0 and sum(values) < math.inf
+    return are_positive and len(shapes) == len(entries) and named is not None and all(t in gpu_types for t in named)
+
+
+@lru_cache(maxsize=64)
+def _named_types(shapes: frozenset[_Shape]) -> frozenset[str] | None:
+    """GPU types of the shapes; None where a count is wrong."""
+    are_sound = all(
+        1 <= num_gpus <= _COUNT_MAX and (num_nodes is None or 1 <= num_nodes <= num_gpus)
+        for _, num_gpus, num_nodes in shapes
     )
+    return frozenset(gpu_type for gpu_type, _, _ in shapes) if are_sound else None
 
 
 def _entry_issues(entry: TableEntry, pointer: str, gpu_types: Collection[str]) -> Iterator[Issue]:

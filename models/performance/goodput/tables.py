@@ -1,8 +1,7 @@
 """Look-up of table entries: the value for exactly these GPUs, on exactly these nodes before on any."""
 
 from collections.abc import Iterable
-from itertools import chain, repeat
-from operator import attrgetter
+from itertools import chain
 
 import numpy as np
 
@@ -11,8 +10,6 @@ from models.performance.goodput.spec import TableEntry
 from stowplan.arrays import FloatArray, IntVector
 
 _Key = tuple[str, int, int | None]
-_key = attrgetter("gpu_type", "num_gpus", "num_nodes")
-_value = attrgetter("value")
 
 
 class TableLookup:
@@ -37,8 +34,9 @@ class TableLookup:
         tables = list(tables)
         unknown = len(self._number)
         entries = list(chain.from_iterable(tables))
-        numbers = np.array(list(map(self._number.get, map(_key, entries), repeat(unknown))), dtype=np.int64)
-        values = np.array(list(map(_value, entries)), dtype=np.float64)
+        number = self._number.get
+        named = [number((entry.gpu_type, entry.num_gpus, entry.num_nodes), unknown) for entry in entries]
+        numbers, values = np.array(named, dtype=np.int64), np.array([entry.value for entry in entries])
         row = np.repeat(rows, [len(table) for table in tables])
         # Entries for any number of nodes first: those for exact ones overrule them.
         for general in (True, False):

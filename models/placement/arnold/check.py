@@ -25,9 +25,11 @@ _DEFAULT = ArnoldParameters()
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Scene:
-    """The snapshot as the check needs it: nodes by id, who holds GPUs where, depth of a minipod path."""
+    """The snapshot as the check needs it: nodes by id, those that are up and have no work from outside, who holds GPUs
+    where, depth of a minipod path."""
 
     nodes: dict[str, Node]
+    free: set[str]
     jobs: dict[str, Job]
     running: frozenset[str]
     holders: dict[str, set[str]]
@@ -125,6 +127,7 @@ def _scene(snapshot: Snapshot, tier: str) -> _Scene:
             holders.setdefault(part.node, set()).add(job_id)
     return _Scene(
         nodes=nodes,
+        free={node.id for node in snapshot.cluster.nodes if node.state is NodeState.UP and not node.gpus_in_use},
         jobs={job.id: job for job in snapshot.jobs},
         running=frozenset(running),
         holders=holders,
@@ -134,13 +137,14 @@ def _scene(snapshot: Snapshot, tier: str) -> _Scene:
 
 def _cell_violations(scene: _Scene, job: Job, placement: PretrainingPlacement) -> Iterator[Issue]:
     """Every cell one node: distinct, known, up, wholly free."""
-    uses = Counter(chain.from_iterable(placement.cells))
+    names = list(chain.from_iterable(placement.cells))
+    uses = Counter(names)
+    # Tens of thousands of cells; nearly always nothing is wrong with any.
+    if len(uses) == len(names) and uses.keys() <= scene.free and uses.keys().isdisjoint(scene.holders):
+        return
     for r, row in enumerate(placement.cells):
         for c, name in enumerate(row):
             node = scene.nodes.get(name)
-            free = node is not None and node.state is NodeState.UP and not node.gpus_in_use
-            if free and uses[name] == 1 and name not in scene.holders:
-                continue
             where = f"cells/{r}/{c}"
             if node is None:
                 yield _violation("unknown_node", where, f"the cluster has no node {name!r}")
@@ -180,17 +184,16 @@ def _type_violations(
 
 
 def _label_violations(scene: _Scene, placement: PretrainingPlacement) -> Iterator[Issue]:
-    minipods: dict[tuple[str, ...], str] = {}
-    for r, (names, labels) in enumerate(zip(placement.cells, placement.minipods, strict=True)):
-        for c, (name, label) in enumerate(zip(names, labels, strict=True)):
-            node = scene.nodes.get(name)
-            if node is None:
-                continue
-            if node.path not in minipods:
-                minipods[node.path] = "/".join(node.path[: scene.depth])
-            if label != minipods[node.path]:
-                detail = f"node {name!r} is in {minipods[node.path]!r}, not in {label!r}"
-                yield _violation("wrong_minipod", f"minipods/{r}/{c}", detail)
+    names, labels = (list(chain.from_iterable(rows)) for rows in (placement.cells, placement.minipods))
+    paths = [node.path if (node := scene.nodes.get(name)) else () for name in names]
+    minipods = {path: "/".join(path[: scene.depth]) for path in set(paths)}
+    if [minipods[path] for path in paths] == labels:
+        return
+    width = len(placement.cells[0])
+    for k, (name, label, path) in enumerate(zip(names, labels, paths, strict=True)):
+        if path and label != minipods[path]:
+            detail = f"node {name!r} is in {minipods[path]!r}, not in {label!r}"
+            yield _violation("wrong_minipod", f"minipods/{k // width}/{k % width}", detail)
 
 
 def _spare_violations(scene: _Scene, placement: PretrainingPlacement, num_spares: int) -> Iterator[Issue]:
@@ -267,15 +270,15 @@ def _allocation_violations(
     if job.id == placement.job_id:
         hosts = [nodes[name] for name in placement.hosts if name in nodes]
         every = {num: tuple(range(num)) for num in {node.num_gpus for node in hosts}}
-        expected = [(node.id, every[node.num_gpus]) for node in hosts]
-        if [(part.node, part.gpus) for part in allocation.gpus] != expected:
+        is_right = [part.node for part in allocation.gpus] == [node.id for node in hosts]
+        if not is_right or [part.gpus for part in allocation.gpus] != [every[node.num_gpus] for node in hosts]:
             detail = f"job {job.id!r} must hold every GPU of its hosts, in rank order"
             yield Issue(code="allocation_mismatch", pointer=f"{pointer}/gpus", detail=detail)
     elif job.id not in scene.running or set(allocation.gpus) != set(job.current or ()):
         detail = f"job {job.id!r} is not planned here; it must keep its GPUs, or stay unplaced when it has none"
         yield Issue(code="job_moved", pointer=f"{pointer}/gpus", detail=detail)
-    num_gpus = sum(len(part.gpus) for part in allocation.gpus)
-    types = {nodes[part.node].gpu_type for part in allocation.gpus if part.node in nodes}
+    num_gpus = sum([len(part.gpus) for part in allocation.gpus])
+    types = {node.gpu_type for part in allocation.gpus if (node := nodes.get(part.node))}
     if allocation.num_gpus != num_gpus or types != {allocation.gpu_type}:
         detail = f"says {allocation.num_gpus} {allocation.gpu_type!r} GPUs, holds {num_gpus} of {sorted(types)}"
         yield Issue(code="allocation_mismatch", pointer=pointer, detail=detail)

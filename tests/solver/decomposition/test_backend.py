@@ -8,9 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import solver.backends.decomposition as module
+from benchmarks.workloads.choice_problems import drawn_choice_problem
+from solver.backends.highs import HighsBackend
 from solver.decomposition.dual import DualPoint, maximise_dual
 from solver.monitor import Progress, SolveMonitor
 from solver.options import SolveOptions
+from solver.problem import MatrixProblem
 from solver.result import Limit, SolveResult, TerminationReason
 from solver.sense import Sense
 from solver.solve import solve
@@ -118,6 +121,29 @@ def test_a_warm_start_survives_cancellation() -> None:
     result = solve(WHOLE, replace(EXACT, warm_start=start), SolveMonitor(canceled=canceled))
     assert (result.termination, result.limit) == (TerminationReason.FEASIBLE, Limit.INTERRUPTED)
     assert result.objective == WHOLE.offset
+
+
+@pytest.mark.parametrize("seed", [253, 126], ids=["few choose, and many of them are split", "a point that is far off"])
+def test_what_pricing_leaves_nearly_whole_is_solved_as_it_was_given(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No equal blocks, and far more than three quarters of the columns still matter: HiGHS goes its own way."""
+    whole = drawn_choice_problem(seed, 10, 300)
+    asked: list[MatrixProblem] = []
+    of_highs = HighsBackend.solve
+
+    def watched(
+        self: HighsBackend, problem: MatrixProblem, options: SolveOptions, monitor: SolveMonitor, **target: float
+    ) -> SolveResult:
+        assert options.warm_start is None
+        asked.append(problem)
+        return of_highs(self, problem, options, monitor, **target)
+
+    monkeypatch.setattr(HighsBackend, "solve", watched)
+    options = SolveOptions(solver="decomposition", relative_gap=1e-4)
+    result = solve(whole, options)
+    assert [(problem.num_columns, problem.num_rows) for problem in asked] == [(whole.num_columns, whole.num_rows)]
+    assert result.termination is TerminationReason.OPTIMAL
+    assert result.prices is not None
+    assert result.objective == solve(whole, replace(options, solver="highs")).objective
 
 
 def test_progress_tells_of_incumbents_of_the_whole_problem(optimum: tuple[SolveResult, list[Progress]]) -> None:

@@ -112,5 +112,5 @@ def test_equal_options_are_not_all_moved_between() -> None:
     start = _rounded(found, dual.fraction)
     options = _options(found, reduced_costs(found, dual.multipliers), start)
     assert options is not None
-    moves = _moves(found, dual.multipliers, reduced_costs(found, dual.multipliers), options)
+    moves = _moves(found, reduced_costs(found, dual.multipliers), options)
     assert moves.source.size <= 20_000

@@ -9,26 +9,58 @@ other, and one with fewer minipods than groups + 1 is no better than that.)
 - `exchanged`: best fit, then pairs of bins trade what they hold so that a bin that is too full gets rid of what the
   other one has room for. Which differences two bins can trade is one operation on the bits of their subset sums.
 - `searched`: bin by bin, the largest item left with every set of others that wastes no more than there is to waste.
-- `rounded_bound`: for every k >= 1, sum_j floor((k + 1) w_j / (g + 1)) <= k in each bin, as sums of floors are no more
-  than the floor of the sum, and w_j add up to at most g.
+- `RoundedBound`: for every fraction t, with r = frac(t g), the function
+
+      F(w) = floor(t w) + max(0, frac(t w) - r) / (1 - r)
+
+  is superadditive and does not decrease, so that the F(w_j) of a bin add up to no more than F(g) = floor(t g). (It is
+  the rounding of Gomory's mixed-integer cuts; among dual feasible functions that of Burdett and Johnson, which allows
+  negative items: Alves, Clautiaux, Valerio de Carvalho and Rietz, Dual-Feasible Functions, 2016.)
 What these leave open is for `bin_flow`.
 """
 
 import random
 from bisect import bisect_right, insort
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from math import gcd
 
 import numpy as np
+
+from stowplan.arrays import IntMatrix, IntVector
+
+# Parts of the fractions that bounds are looked for at, at most.
+_MOST_PARTS = 70
 
 Bins = list[list[int]]
 """Positions of the items of every bin."""
 
 
-def rounded_bound(weights: Sequence[int], capacity: int) -> int:
-    """Bins that are needed at least."""
-    steps = np.arange(1, min(capacity, 100) + 1)[:, None]
-    units = ((steps + 1) * np.array(weights) // (capacity + 1)).sum(axis=1)
-    return int((-(-units // steps[:, 0])).max())
+class RoundedBound:
+    """Bins that items of the given `weights`, or a part of them, need at least; all of it in integers."""
+
+    def __init__(self, weights: IntVector, capacity: int) -> None:
+        self._sizes: IntVector = np.unique(weights)
+        steps, parts = _fractions(capacity)
+        whole, rest = np.divmod(steps * self._sizes, parts)
+        most, excess = np.divmod(steps * capacity, parts)
+        # F times 1 - r, and times the parts of t: (fractions, sizes).
+        self._values = whole * (parts - excess) + np.maximum(rest - excess, 0)
+        self._room = (most * (parts - excess))[:, 0]
+
+    def of(self, weights: IntVector) -> int:
+        """Bins that items of `weights` (n,) need."""
+        number = np.bincount(np.searchsorted(self._sizes, weights), minlength=self._sizes.size)
+        return int((-(-(self._values @ number) // self._room)).max())
+
+
+@lru_cache(maxsize=16)
+def _fractions(capacity: int) -> tuple[IntMatrix, IntMatrix]:
+    """Steps and parts (F, 1) of the fractions t <= 1 that are tried: those of few parts, and those of capacity + 1."""
+    tried = [(n, d) for d in range(1, min(capacity + 1, _MOST_PARTS) + 1) for n in range(1, d + 1) if gcd(n, d) == 1]
+    tried += [(n, capacity + 1) for n in range(1, min(capacity, _MOST_PARTS) + 1)]
+    steps, parts = np.array([(n, d) for n, d in tried if n * capacity >= d], dtype=np.int64).T[:, :, None]
+    return steps, parts
 
 
 def exchanged(weights: Sequence[int], capacity: int, num_bins: int, *, num_steps: int, seed: int = 0) -> Bins | None:

@@ -11,11 +11,11 @@ import numpy as np
 
 from models.placement.arnold.budget import Budget
 from models.placement.arnold.exact.bin_flow import bin_flow
-from models.placement.arnold.exact.bins import Bins, SearchLimitError, exchanged, rounded_bound, searched
+from models.placement.arnold.exact.bins import Bins, RoundedBound, SearchLimitError, exchanged, searched
 from stowplan.arrays import IntVector
 
 # Starts and trades of each: a glance, before a relaxation is solved, and before a program is.
-_GLANCE, _TRY, _LAST_TRY = (1, 150), (3, 500), (10, 1_500)
+_GLANCE, _TRY, _LAST_TRY = (1, 150), (2, 500), (10, 1_500)
 _SEARCH_STEPS = 2_000
 # A search deeper than this does not end within its steps.
 _MOST_SEARCHED = 150
@@ -64,7 +64,9 @@ class FewestMinipods:
 
     def find(self) -> None:
         """Bring both sides together, as far as the budget allows."""
-        while self.lower <= self.free.size and self._rounded(self.lower) > self.lower - self.num_groups:
+        weights = self.size - self.free
+        bound = RoundedBound(weights, self.size)
+        while self.lower <= self.free.size and bound.of(weights[: self.lower]) > self.lower - self.num_groups:
             self._raise(self.lower + 1, "sizes of pieces, rounded")
         self._gallop()
         while (most := self.free.size if self.upper is None else self.upper - 1) >= self.lower:
@@ -73,9 +75,6 @@ class FewestMinipods:
 
     def _items(self, num_minipods: int) -> _Items:
         return _Items(self.free[:num_minipods].tolist(), self.size)
-
-    def _rounded(self, num_minipods: int) -> int:
-        return rounded_bound(self._items(num_minipods).weights, self.size)
 
     def _raise(self, lower: int, argument: str) -> None:
         self.lower, self.argument = lower, argument
@@ -95,9 +94,13 @@ class FewestMinipods:
             tried = min(failed + step, self.free.size)
             if not self._fits(tried):
                 failed, step = tried, 2 * step
+        self._halve(failed, _GLANCE)
+
+    def _halve(self, failed: int, effort: tuple[int, int]) -> None:
+        """Fewer than are known, by trades: those in the middle of what is left above what has failed."""
         while self.upper is not None and self.upper - failed > 1:
             middle = (failed + self.upper) // 2
-            if not self._fits(middle):
+            if not self._fits(middle, effort):
                 failed = middle
 
     def _decided(self, num_minipods: int) -> bool:
@@ -129,6 +132,8 @@ class FewestMinipods:
             if result.bound is not None and math.ceil(result.bound - _ROUNDING) > num_bins:
                 return self._closed(num_minipods, None, "flow over bins")
             if not integral and self._fits(num_minipods, _LAST_TRY):
+                # Where it takes so many trades, shorter ones have failed for nothing further down, too.
+                self._halve(self.lower - 1, _LAST_TRY)
                 return True
             if integral and result.incumbent is not None:
                 bins = flow.bins(items.weights, np.rint(result.incumbent).astype(np.int64))

@@ -5,7 +5,8 @@ Sets
   t         weighted tiers with weight w_t; u the units of a tier, F_tu their free nodes
   l         bins, the units of the finest weighted tier, with f_l free nodes; u(t, l) the unit of bin l in tier t
 Data
-  a, b      weights of Eq. 4; o_t the optimum, or a lower bound, of Eq. 4 on the units of tier t alone
+  a, b      weights of Eq. 4; o_t the optimum, or a lower bound, of Eq. 4 on the units of tier t alone, o a lower bound
+            of the whole
 Variables
   y_tu      unit u of tier t is used, binary
   s_tiu     group i may use unit u of tier t, binary
@@ -19,8 +20,10 @@ Variables
               allocation[i]:      sum_l p_il = 1
               selection[t,i,u]:   sum_{l: u(t,l) = u} p_il <= s_tiu
               alone[t]:           a sum_u y_tu + b T_t >= o_t
+              together:           sum_t w_t (a sum_u y_tu + b T_t) >= o
 
-The last row holds for every solution, as it solves each tier alone. With y and s fixed, p is a transportation problem.
+The rows `alone` hold for every solution, as it solves each tier alone. With y and s fixed, p is a transportation
+problem.
 """
 
 from collections.abc import Sequence
@@ -32,8 +35,10 @@ from models.placement.arnold.tiers.instance import TierInstance, max_spread, on_
 from stowplan.arrays import FloatVector, IntMatrix, Mask
 
 
-def tier_model(instance: TierInstance, bounds: Sequence[float] | None = None) -> pyo.ConcreteModel:
-    """Declare the model; `bounds` are o_t."""
+def tier_model(
+    instance: TierInstance, bounds: Sequence[float] | None = None, together: float | None = None
+) -> pyo.ConcreteModel:
+    """Declare the model; `bounds` are o_t, `together` is o."""
     size, tiers, free = instance.group_size, instance.tiers, instance.free_nodes.tolist()
     bins = [[np.flatnonzero(tier.unit == u).tolist() for u in range(tier.num_units)] for tier in tiers]
     units = [(t, u) for t, tier in enumerate(tiers) for u in range(tier.num_units)]
@@ -73,6 +78,8 @@ def tier_model(instance: TierInstance, bounds: Sequence[float] | None = None) ->
     )
     if bounds is not None:
         model.alone = pyo.Constraint(model.t, rule=lambda _, t: eq4(t) >= bounds[t])
+    if together is not None:
+        model.together = pyo.Constraint(expr=pyo.quicksum(tiers[t].weight * eq4(t) for t in model.t) >= together)
     return model
 
 

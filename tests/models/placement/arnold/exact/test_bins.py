@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.placement.arnold.exact.bin_flow import bin_flow
-from models.placement.arnold.exact.bins import Bins, SearchLimitError, exchanged, rounded_bound, searched
+from models.placement.arnold.exact.bins import Bins, RoundedBound, SearchLimitError, exchanged, searched
 from models.placement.arnold.exact.packing import pack
 from models.placement.arnold.exact.two_each import FewestMinipods, in_pairs
 from models.placement.arnold.labels import max_spread
@@ -41,6 +41,10 @@ def fewest_bins(weights: Sequence[int]) -> int:
     return best
 
 
+def bound(weights: Sequence[int]) -> int:
+    return RoundedBound(np.array(weights), CAPACITY).of(np.array(weights))
+
+
 def assert_in_bins(bins: Bins, weights: Sequence[int], num_bins: int) -> None:
     assert len(bins) <= num_bins
     assert sorted(i for members in bins for i in members) == list(range(len(weights)))
@@ -51,7 +55,7 @@ def assert_in_bins(bins: Bins, weights: Sequence[int], num_bins: int) -> None:
 @settings(max_examples=150, deadline=None)
 def test_the_search_finds_the_fewest_bins_and_bounds_never_say_more(weights: list[int]) -> None:
     fewest = fewest_bins(weights)
-    assert rounded_bound(weights, CAPACITY) <= fewest
+    assert bound(weights) <= fewest
     found = searched(weights, CAPACITY, fewest, 10_000)
     assert found is not None
     assert_in_bins(found, weights, fewest)
@@ -92,8 +96,13 @@ def test_trades_fill_bins_to_the_last() -> None:
 
 def test_large_items_with_little_to_make_room_are_bounded_by_rounding() -> None:
     """Of five items above half a bin two share one where the sixth makes room: four bins."""
-    assert rounded_bound([7, 7, 7, 7, 7, -2], CAPACITY) == 4
+    assert bound([7, 7, 7, 7, 7, -2]) == 4
     assert fewest_bins([7, 7, 7, 7, 7, -2]) == 4
+
+
+def test_items_of_which_no_two_share_a_bin_are_told_by_what_rounding_leaves_over() -> None:
+    """At t = 1/5 with r = 2/5: F(5) = 1, F(8) = 1 + 1/3 and F(11) = 2 in bins of F(12) = 2; floors alone say two."""
+    assert bound([8, 5, 11]) == 3
 
 
 def test_a_search_that_takes_too_long_says_so() -> None:
@@ -125,7 +134,18 @@ def test_two_each_is_decided_exactly() -> None:
             labels = pack(free[:expected], size, num_groups, 2, fewest.components)
             assert max_spread(labels) <= 2
             assert (np.bincount(labels.ravel(), minlength=expected) <= free[:expected]).all()
-    assert {"search", "sizes of pieces, rounded"} <= arguments
+    assert {None, "sizes of pieces, rounded"} <= arguments
+
+
+def test_what_rounding_does_not_tell_a_search_does() -> None:
+    """Three groups of 25, at most two minipods each: 25 + 18 + 18 + 13 is one short of them, 18 + 18 + 13 one short of
+    two, and 18 + 6, beside 18 + 13, one short of one."""
+    free = np.array([25, 18, 18, 13, 6, 5])
+    assert RoundedBound(25 - free, 25).of(25 - free) <= free.size - 3
+    fewest = FewestMinipods(free, 25, 3, 5, budget())
+    fewest.find()
+    assert (fewest.lower, fewest.upper, fewest.argument) == (7, None, "search")
+    assert not fits(free.tolist(), 25, 3, 2)
 
 
 def test_a_minipod_that_holds_just_a_group_goes_anywhere() -> None:
