@@ -14,7 +14,9 @@ MORE := $(shell echo $$(($(HALF) + 1)))
 # compiled, and need not be.
 PIP := $(BIN)/python -m pip install --quiet --no-compile
 ROOMS := api benchmarks executor models solver stowplan stowplan_metrics.py topology workloads
-UNUSED := kubernetes/aio|kubernetes/client/models|transformers/models|ray/(data|rllib|serve|tune)
+UNUSED := fontTools|graphql|kubernetes/(aio|client/(api|models))|mypyc?|numpy/distutils
+UNUSED := $(UNUSED)|ray/(data|llm|rllib|serve|train|tune)|sqlalchemy/(orm|testing)|torch/(_vendor|testing/_internal)
+UNUSED := $(UNUSED)|transformers/(exporters|models)
 COMPILE := $(BIN)/python -m compileall -qq -j 0 -x '/(tests?|$(UNUSED))/' $(VENV)/lib $(ROOMS) >/dev/null || true
 # Tests start hundreds of processes, none of which is to compile what it loads, or to share its sums among threads.
 unexport PYTHONDONTWRITEBYTECODE

@@ -176,6 +176,10 @@ COMMANDS: Mapping[str, LazyCommand] = {
         "benchmarks.service.post_to_answer:main",
         "Measure CPU between POST and answer, process by process, and the memory of an idle service.",
     ),
+    "warm-rounds": LazyCommand(
+        "benchmarks.service.warm_rounds:main",
+        "Measure a round in which 1 % of the jobs changed beside a cold one: CPU of all processes, by part.",
+    ),
     "load": LazyCommand(
         "benchmarks.service.load:main",
         "Let many clients post small snapshots at once; fails on wrong answers, lost plans and 5xx.",

@@ -37,7 +37,8 @@ from executor.run_files import (
     WAIT_VARIABLE,
     Preparation,
 )
-from executor.training_job import SYNTHETIC_DATA, EngineName, write_training_job
+from executor.training_job import SYNTHETIC_DATA, write_training_job
+from executor.training_options import EngineName
 from models.wording import counted
 from stowplan.errors import InputError
 

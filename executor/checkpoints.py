@@ -18,7 +18,8 @@ from typing import Any
 
 from executor.progress import Progress
 from executor.records import read_record, sync_folder, write_record, write_text
-from executor.training_job import LAST, EngineName, TrainingJob
+from executor.training_job import LAST, TrainingJob
+from executor.training_options import EngineName
 from models.dimensions import Dimensions
 from models.numerics import Numerics
 from models.transformer import Transformer

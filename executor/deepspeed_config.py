@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from executor.training_job import Device, TrainingJob
+from executor.training_job import TrainingJob
+from executor.training_options import Device
 from models.transformer import Precision
 
 

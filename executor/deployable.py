@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 
 from executor.projection import Projection, project
 from executor.rank_table import refuse_plan
-from executor.training_job import EngineName, model_faults
+from executor.trainable import model_faults
+from executor.training_options import EngineName
 from models.parallel_plan import Gpu, ParallelPlan
 from models.parallelism.legality import FreeGpus, plan_violations
 from models.performance.iteration.architecture import model_issues

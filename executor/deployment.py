@@ -13,16 +13,9 @@ from executor.launch.slurm_options import SlurmOptions
 from executor.progress import ScalingRule
 from executor.rank_table import Rank, rank_table, ranks_of
 from executor.routing import Routing
-from executor.training_job import (
-    DEFAULT_CHUNK_BYTES,
-    LAST,
-    Compiler,
-    Device,
-    EngineName,
-    Schedule,
-    StageLayout,
-    TrainingJob,
-)
+from executor.training_job import DEFAULT_CHUNK_BYTES, LAST, TrainingJob
+from executor.training_layout import StageLayout
+from executor.training_options import Compiler, Device, EngineName, Schedule
 from models.numerics import Numerics
 from models.parallel_plan import ParallelPlan
 from models.transformer import Transformer

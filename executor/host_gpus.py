@@ -2,7 +2,7 @@
 
 from executor.deployment import Deployment
 from executor.run_files import Preparation
-from executor.training_job import Device
+from executor.training_options import Device
 from models.parallel_plan import Gpu
 
 # All nodes of local deployments.

@@ -3,7 +3,8 @@
 import math
 
 from executor.progress import Progress, ScalingRule, rate_factor
-from executor.training_job import Decay, TrainingJob
+from executor.training_job import TrainingJob
+from executor.training_options import Decay
 
 # Part of the training over which WSD falls: one of so many.
 _COOLDOWN = 10

@@ -13,7 +13,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import ClassVar
 
-from executor.training_job import EngineName
+from executor.training_options import EngineName
 from models.parallel_plan import ParallelPlan
 from stowplan.errors import InputError, Issue
 

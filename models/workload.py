@@ -14,6 +14,7 @@ from models.performance.iteration.architecture import model_issues
 from models.performance.iteration.coefficients import Calibration
 from models.transformer import JobModel, OperatorModel, Transformer
 from stowplan.errors import Issue, Severity, pointer_of, raise_for_errors
+from stowplan.living import Living
 from stowplan.pickling import quickly_pickled
 from topology.calendar import CalendarEntry, EntryKind
 from topology.calendar_issues import calendar_issues, calendar_warnings
@@ -76,7 +77,7 @@ class Expansion:
 
 @quickly_pickled
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class Job(Living):
     """One job of the snapshot.
 
     `current` is where the job runs now (None: it waits). `gpu_types` restricts the GPU types (None: any).

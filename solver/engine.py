@@ -3,6 +3,7 @@
 import threading
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
@@ -17,8 +18,8 @@ class Worker(ABC):
 
     def __init__(self) -> None:
         self.ready = False
-        # What it has kept of its last task, as far as it has said so.
-        self.keeps: str | None = None
+        # What it has kept of its last tasks, as far as it has said so.
+        self.keeps: Sequence[str] = ()
         self._killed = False
         self._launched = 0.0
         self._lock = threading.Lock()

@@ -1,7 +1,7 @@
 """How a running solve talks to whoever waits for it: progress out, cancel in."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from stowplan.arrays import FloatVector
@@ -38,9 +38,9 @@ def _ignore(_: object) -> None:
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SolveMonitor:
     """`on_progress` may be called from a solver thread; `canceled` set from any thread ends the solve early,
-    keeping the best incumbent. `keeps` is told the name of what this process keeps for a later task, in place of what
+    keeping the best incumbent. `keeps` is told the names of what this process keeps for later tasks, in place of what
     it has told before."""
 
     on_progress: Callable[[Progress], None] = _ignore
-    keeps: Callable[[str], None] = _ignore
+    keeps: Callable[[Sequence[str]], None] = _ignore
     canceled: threading.Event = field(default_factory=threading.Event)

@@ -511,7 +511,9 @@ class WorkerPool:
     def _is_for_another(self, worker: Worker, ticket: Ticket) -> bool:
         """Whether another worker that waits keeps what the task wants, and this one does not."""
         wanted = ticket.wants
-        return wanted not in (None, worker.keeps) and any(other.keeps == wanted for other in self._idle)
+        if wanted is None or wanted in worker.keeps:
+            return False
+        return any(wanted in other.keeps for other in self._idle)
 
     def _run(self, worker: Worker, ticket: Ticket) -> bool:
         """Run one task to its end, whatever that is. Returns whether the worker can take another."""

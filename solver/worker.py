@@ -3,7 +3,7 @@
 The main thread runs tasks, one thread listens to the parent, one sends progress. Messages are tuples:
 
 parent -> worker   ("task", id, "package.module:function", pickled argument), ("cancel", id), ("load",), ("exit",)
-worker -> parent   ("ready",), ("started", id), ("progress", id, Progress), ("keeps", id, name), ("done", id, value),
+worker -> parent   ("ready",), ("started", id), ("progress", id, Progress), ("keeps", id, names), ("done", id, value),
                    ("failed", id, error)
 """
 
@@ -128,7 +128,7 @@ def _run(task: _Task, outbox: "_Outbox") -> None:
     outbox.send("started", task.id)
     monitor = SolveMonitor(
         on_progress=lambda progress: outbox.offer(task.id, progress),
-        keeps=lambda name: outbox.send("keeps", task.id, name),
+        keeps=lambda names: outbox.send("keeps", task.id, tuple(names)),
         canceled=task.canceled,
     )
     try:

@@ -4,6 +4,9 @@ import os
 
 import pytest
 from hypothesis import settings
+from hypothesis.internal.conjecture import providers
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
 
 from stowplan.child_environment import CACHE_VARIABLE
 
@@ -13,12 +16,35 @@ os.environ[CACHE_VARIABLE] = ""
 # machine but in continuous integration, where a run must be repeatable.
 settings.register_profile("shared", deadline=None)
 settings.register_profile("repeatable", derandomize=True, deadline=None)
-settings.load_profile("repeatable" if os.environ.get("CI") else "shared")
+if os.environ.get("CI"):
+    settings.load_profile("repeatable")
+    # Constants of our modules are tried as examples: of those that this process has loaded by then, which is not the
+    # same twice. To look for them takes each process three seconds where nobody has looked before.
+    vars(providers)["is_local_module_file"] = lambda _: False
+else:
+    settings.load_profile("shared")
+
+
+# Files that share what takes long to start, here a Ray cluster, stay in one process, too.
+_WITH = {"tests/solver/test_ray_engine.py": "tests/solver/test_pool.py"}
+
+
+class _ByFile(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
+    def _split_scope(self, nodeid: str) -> str:
+        file = str(super()._split_scope(nodeid))
+        return _WITH.get(file, file)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> _ByFile | None:
+    """Share the tests file by file where that is asked for."""
+    return _ByFile(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what is slow: a long test at the end would leave all workers but one with nothing to do.
+    """Begin with what is slow: a long test at the end would leave all workers but one with nothing to do. Of that with
+    launchers and schedulers, which mostly wait: they do beside the trainings and checks that begin with them.
 
     Raises
     ------
@@ -31,4 +57,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("training")
         if item.get_closest_marker("training") and not item.nodeid.startswith("tests/executor/"):
             raise pytest.UsageError(f"{item.nodeid}: trainings lie in tests/executor")
-    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+    items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> tuple[bool, bool]:
+    return item.get_closest_marker("slow") is None, not item.nodeid.startswith("tests/executor/")

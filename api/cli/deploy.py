@@ -42,7 +42,8 @@ from executor.launch.base import LaunchError
 from executor.lifecycle import DeploymentStatus, Fault, Phase, Run
 from executor.rank_table import hosts_of
 from executor.supervision import Supervisor
-from executor.training_job import SYNTHETIC_DATA, Decay, EngineName
+from executor.training_job import SYNTHETIC_DATA
+from executor.training_options import Decay, EngineName
 from models.transformer import Transformer
 from models.wording import counted
 from stowplan.errors import FileFormatError, InputError, Issue, Severity, pointer_of

@@ -10,7 +10,13 @@ _LIMIT_S = 60.0
 
 
 async def run_task(
-    pool: WorkerPool, task: str, argument: object, limit_s: float = _LIMIT_S, *, at_once: bool = False
+    pool: WorkerPool,
+    task: str,
+    argument: object,
+    limit_s: float = _LIMIT_S,
+    *,
+    at_once: bool = False,
+    wants: str | None = None,
 ) -> Any:
     """Have a worker do something, and give what it returns.
 
@@ -22,6 +28,8 @@ async def run_task(
         Seconds for waiting and working together. A task that listens comes back soon after with what it has.
     at_once
         The task does not wait: QueueFullError when no worker is idle.
+    wants
+        What another task has kept for it, see `WorkerPool.submit`.
 
     Raises
     ------
@@ -30,7 +38,7 @@ async def run_task(
     StowplanError
         What the task raises, or the pool when it takes nothing more.
     """
-    ticket = pool.submit(task, argument, limit_s, at_once=at_once)
+    ticket = pool.submit(task, argument, limit_s, at_once=at_once, wants=wants)
     try:
         try:
             return await _within(limit_s, ticket)

@@ -10,7 +10,12 @@ from stowplan.catalogue import own_digest
 
 def snapshot_id(text: str) -> str:
     """Id of a snapshot: a hash of its document with defaults filled in, as JSON text."""
-    return "snapshot-" + hashlib.sha256(text.encode()).hexdigest()[:32]
+    return snapshot_id_of(hashlib.sha256(text.encode()).hexdigest())
+
+
+def snapshot_id_of(digest: str) -> str:
+    """The same of the SHA-256 of that text."""
+    return "snapshot-" + digest[:32]
 
 
 def input_hash(policy: str, snapshot: str, parameters: BaseModel, options: UsedOptionsDoc) -> str:

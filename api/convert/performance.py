@@ -1,6 +1,7 @@
 """The performance of a job: from its document to the type that the planner evaluates, and back."""
 
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -47,7 +48,7 @@ def performance_from_document(document: PerformanceDoc) -> Performance:
 
 def performance_to_document(performance: Performance) -> PerformanceDoc:
     """Give the document that `performance_from_document` turns into an equal performance."""
-    values: dict[str, Any] = {name: getattr(performance, name) for name in performance.__slots__}
+    values: dict[str, Any] = {part.name: getattr(performance, part.name) for part in fields(performance)}
     return _ADAPTER.validate_python({"kind": _KINDS[type(performance)], **values}, from_attributes=True)
 
 

@@ -76,7 +76,7 @@ def plain_request(text: bytes) -> PlainRequest | None:
         When it holds more values than any document that is read.
     """
     refuse_many_values(text, "request")
-    if not _has_plain_names(text):
+    if not has_plain_names(text):
         return None
     try:
         request = _BODY.decode(text)
@@ -88,8 +88,8 @@ def plain_request(text: bytes) -> PlainRequest | None:
         if left < _num_keys(text):
             return None
         body = PLAN_BODY.validate_json(rest)
-        written = _written(document)
-        return PlainRequest(body=body, text=written, id=snapshot_id(written), snapshot=_built(document))
+        filled = written(document)
+        return PlainRequest(body=body, text=filled, id=snapshot_id(filled), snapshot=_built(document))
     except (msgspec.DecodeError, RecursionError, ValidationError, InputError):
         return None
 
@@ -97,12 +97,13 @@ def plain_request(text: bytes) -> PlainRequest | None:
 def plain_snapshot(text: bytes) -> Snapshot | None:
     """Read the document of a snapshot as it was written here; None when it is not plain."""
     try:
-        return _built(_DEFAULTS_FILLED.decode(text)) if _has_plain_names(text) else None
+        return _built(_DEFAULTS_FILLED.decode(text)) if has_plain_names(text) else None
     except (msgspec.DecodeError, RecursionError):
         return None
 
 
-def _has_plain_names(text: bytes) -> bool:
+def has_plain_names(text: bytes) -> bool:
+    """Whether a text holds nothing that no name has, and no escapes."""
     if text.isascii():
         return b"\\" not in text and b"\x7f" not in text
     try:
@@ -119,7 +120,8 @@ def _num_keys(text: bytes) -> int:
     return len(_KEY.findall(text))
 
 
-def _written(document: Any) -> str:
+def written(document: Any) -> str:
+    """What was decoded as JSON text, with all defaults, as the documents write it."""
     text = _encoded(document)
     if b"0e0" in text.translate(_AS_ZEROS):
         text = _LARGE.sub(_with_sign, text)
@@ -136,12 +138,12 @@ def _built(document: Any) -> Snapshot:
     return Snapshot(
         cluster=Cluster(
             gpu_types=_same(cluster.gpu_types, tuple[GpuType, ...]),
-            nodes=tuple(map(_node, cluster.nodes)),
+            nodes=tuple(map(built_node, cluster.nodes)),
             tiers=_same(cluster.tiers, tuple[Tier, ...]),
             minipod_tier=cluster.minipod_tier,
             core_bandwidth_fraction=cluster.core_bandwidth_fraction,
         ),
-        jobs=tuple(map(_job, document.jobs)),
+        jobs=tuple(map(built_job, document.jobs)),
     )
 
 
@@ -150,14 +152,16 @@ def _same(document: Any, kind: Any) -> Any:
     return msgspec.convert(document, kind, from_attributes=True)
 
 
-def _node(document: Any) -> Node:
+def built_node(document: Any) -> Node:
+    """The node that was decoded."""
     values = msgspec.structs.asdict(document)
     if isinstance(document.gpus_in_use, int):
         values["gpus_in_use"] = tuple(range(document.gpus_in_use))
     return Node(**values)
 
 
-def _job(document: Any) -> Job:
+def built_job(document: Any) -> Job:
+    """The job that was decoded."""
     values = msgspec.structs.asdict(document)
     values["current"] = slices_from_map(document.current) if document.current else None
     for name, kind in _PARTS:

@@ -21,7 +21,7 @@ from executor.launch.slurm_options import SlurmOptions
 from executor.projection import Projection
 from executor.records import write_text
 from executor.routing import Routing
-from executor.training_job import EngineName, Schedule
+from executor.training_options import EngineName, Schedule
 from executor.weights.given import numerics_of
 from models.numerics import Numerics, RotaryScaling
 from models.parallel_plan import Gpu, ParallelPlan

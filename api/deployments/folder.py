@@ -5,15 +5,16 @@
 <deployments>/<id>/...              what `executor.supervision` keeps
 """
 
+import errno
 import logging
 import re
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from pydantic import ValidationError
 
-from api.common.errors import NotFoundError
+from api.common.errors import NotFoundError, StorageFullError
 from api.deployments.present import DeploymentRequest
 from executor.launch.backends import launch_backend
 from executor.lifecycle import DeploymentState, Run
@@ -86,3 +87,18 @@ class DeploymentFolder:
 def no_deployment(deployment_id: str) -> NotFoundError:
     """Say that there is none."""
     return NotFoundError(f"there is no deployment {deployment_id!r}")
+
+
+@contextmanager
+def room_in(folder: Path) -> Iterator[None]:
+    """Say clearly when a folder cannot be written since its file system is full."""
+    try:
+        yield
+    except (StowplanError, OSError) as error:
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, OSError):
+            cause = cause.__cause__
+        if cause is None or cause.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        detail = f"{folder} cannot be written: {cause.strerror}; make room, or deploy to another folder"
+        raise StorageFullError(detail) from error

@@ -1,6 +1,5 @@
 """Deployments of the service: each a folder, looked after by one thread, alive beyond the service itself."""
 
-import errno
 import logging
 import math
 import os
@@ -8,17 +7,14 @@ import shutil
 import threading
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
 from api.common.errors import (
-    DeploymentConflictError,
     DeploymentElsewhereError,
     NotFoundError,
     NothingDeployedError,
-    StorageFullError,
 )
 from api.common.settings import Settings
 from api.deployments.allowed import refuse_forbidden, refuse_forbidden_files, refuse_foreign_hosts
@@ -33,18 +29,16 @@ from api.deployments.choice import (
     schedule_of,
     taken_back_on_error,
 )
-from api.deployments.folder import REQUEST, DeploymentFolder, no_deployment
-from api.deployments.pointers import issue_in_request
+from api.deployments.conflicts import claim_elsewhere, refuse_conflicts, who
+from api.deployments.folder import REQUEST, DeploymentFolder, no_deployment, room_in
 from api.deployments.present import DeploymentRequest, deployment_document, told_document
 from api.deployments.sharing import DeploymentSharing
 from api.jobs.feedback import JobFeedback
-from api.schemas.deployment import DeploymentBody, DeploymentDoc, DeploymentList, PlanChoice, ReconfigureBody
+from api.schemas.deployment import DeploymentBody, DeploymentDoc, DeploymentList, ReconfigureBody
 from api.store.deployments import KnownDeployment
 from api.store.purge import DAY_S
-from executor.deployment import Deployment
 from executor.feedback.run import given_cluster
-from executor.gpu_holders import Holder, holders_of, taken_gpus
-from executor.host_gpus import gpus_by_host
+from executor.gpu_holders import Holder, holders_of
 from executor.launch.agent import log_file
 from executor.launch.backends import launch_backend
 from executor.lifecycle import Phase, Run
@@ -114,11 +108,11 @@ class Deployments:
         refuse_forbidden(body, deployment, self._settings)
         id_ = f"deployment-{uuid.uuid4().hex}"
         folder = own.root / id_
-        with self._lock, _room_in(own.root), own.claims():
-            self._refuse_conflicts(body, body.job_id, deployment)
+        with self._lock, room_in(own.root), own.claims():
+            refuse_conflicts(own, body, body.job_id, deployment)
             request = DeploymentRequest(job_id=body.job_id, backend=body.launch.backend).after(choice)
             try:
-                self._claim(body, id_, body.job_id, deployment)
+                claim_elsewhere(self._sharing, body, id_, body.job_id, deployment)
                 folder.mkdir(parents=True)
                 write_text(folder / REQUEST, request.model_dump_json())
                 keep_cluster(choice, folder)
@@ -156,7 +150,7 @@ class Deployments:
         own = self._with(deployment_id)
         request, supervisor = own.request(deployment_id), own.supervisor(deployment_id)
         folder = supervisor.root
-        with self._lock, _room_in(folder), own.claims():
+        with self._lock, room_in(folder), own.claims():
             present = supervisor.deployment()
             choice = choose(
                 *(body, request.job_id, present.model, self._planned, given_cluster(folder), set(present.plan.gpus)),
@@ -165,10 +159,9 @@ class Deployments:
             )
             following = present.changed_to(choice.plan)
             refuse_foreign_hosts(body, following, self._settings)
-            self._refuse_conflicts(body, request.job_id, following, besides=deployment_id)
-            self._claim(
-                body, deployment_id, request.job_id, following, holders_of(_who(request, deployment_id), supervisor)
-            )
+            refuse_conflicts(own, body, request.job_id, following, besides=deployment_id)
+            present_gpus = holders_of(who(request, deployment_id), supervisor)
+            claim_elsewhere(self._sharing, body, deployment_id, request.job_id, following, present_gpus)
             with taken_back_on_error(folder, REQUEST, CLUSTERS):
                 keep_cluster(choice, folder)
                 write_text(folder / REQUEST, request.after(choice).model_dump_json())
@@ -182,7 +175,7 @@ class Deployments:
             self._sharing.ask_stop(deployment_id)
             return self.deployment(deployment_id)
         supervisor = self._with(deployment_id).supervisor(deployment_id)
-        with self._lock, _room_in(supervisor.root):
+        with self._lock, room_in(supervisor.root):
             supervisor.stop()
         return self.deployment(deployment_id)
 
@@ -298,7 +291,7 @@ class Deployments:
 
         def look() -> tuple[DeploymentDoc, Sequence[Holder]]:
             document = deployment_document(id_, request, supervisor, supervisor.status())
-            return document, () if state.phase.final else tuple(holders_of(_who(request, id_), supervisor))
+            return document, () if state.phase.final else tuple(holders_of(who(request, id_), supervisor))
 
         return self._sharing.tell(id_, state, look)
 
@@ -312,51 +305,6 @@ class Deployments:
             self._leases.pop(id_).close()
         elif not phase.final and id_ not in self._leases and (lease := supervisor.lease()) is not None:
             self._leases[id_] = lease
-
-    def _refuse_conflicts(self, asked: PlanChoice, job_id: str, deployment: Deployment, besides: str = "") -> None:
-        """Raise DeploymentConflictError when another deployment that is not over has the job or a GPU of its plan."""
-        own, holders = self._own(), list[Holder]()
-        for id_ in own.ids():
-            if id_ == besides:
-                continue
-            try:
-                other, supervisor = own.request(id_), own.supervisor(id_)
-                if supervisor.state().phase.final:
-                    continue
-                if other.job_id == job_id:
-                    detail = f"job {job_id} is deployed already as {id_}; reconfigure or stop that one"
-                    raise DeploymentConflictError(detail)
-                holders += holders_of(_who(other, id_), supervisor)
-            except (InputError, NotFoundError) as error:
-                _logger.warning("%s cannot be read: %s", id_, error)
-        _refuse_taken(asked, deployment, holders)
-
-    def _claim(
-        self, asked: PlanChoice, id_: str, job_id: str, deployment: Deployment, present: Iterable[Holder] = ()
-    ) -> None:
-        """Have a deployment before it starts or changes, where others share the database; see `_refuse_conflicts`.
-
-        `present`: what it has already, and keeps until the change is over.
-        """
-        sharing = self._sharing
-        if sharing is None:
-            return
-
-        def refuse(others: Iterable[KnownDeployment]) -> None:
-            holders: list[Holder] = []
-            for other in others:
-                told = other.told
-                if told.job_id == job_id:
-                    beside = "" if other.is_there else ", whose service is gone"
-                    detail = (
-                        f"job {job_id} is deployed already as {told.id} on {told.host}{beside}; stop that one first"
-                    )
-                    raise DeploymentConflictError(detail)
-                holders += sharing.gpus_elsewhere(other)
-            _refuse_taken(asked, deployment, holders)
-
-        wanted = Holder(gpus=gpus_by_host(deployment), what=f"is used by job {job_id!r} ({id_})")
-        sharing.claim(id_, job_id, (*present, wanted), refuse)
 
     def _all(self, own: DeploymentFolder) -> Iterator[DeploymentDoc]:
         """Every deployment of the folder that can be read, newest first."""
@@ -395,31 +343,6 @@ class Deployments:
         return self._folder
 
 
-def _who(request: DeploymentRequest, id_: str) -> str:
-    return f"job {request.job_id!r} ({id_})"
-
-
-def _refuse_taken(asked: PlanChoice, deployment: Deployment, holders: Sequence[Holder]) -> None:
-    taken = [issue_in_request(asked, issue) for issue in taken_gpus(deployment, holders)]
-    if taken:
-        raise DeploymentConflictError(f"{taken[0].detail}; stop or reconfigure that deployment first", taken)
-
-
 def _elsewhere(known: KnownDeployment, what: str) -> DeploymentElsewhereError:
     told = known.told
     return DeploymentElsewhereError(f"{told.id} is on {told.host}: ask the service there with its folder to {what}")
-
-
-@contextmanager
-def _room_in(folder: Path) -> Iterator[None]:
-    """Say clearly when a folder cannot be written since its file system is full."""
-    try:
-        yield
-    except (StowplanError, OSError) as error:
-        cause: BaseException | None = error
-        while cause is not None and not isinstance(cause, OSError):
-            cause = cause.__cause__
-        if cause is None or cause.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        detail = f"{folder} cannot be written: {cause.strerror}; make room, or deploy to another folder"
-        raise StorageFullError(detail) from error

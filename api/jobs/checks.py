@@ -9,7 +9,7 @@ from api.convert.located import located
 from api.convert.parallel_plan import plan_from_document
 from api.convert.snapshot import cluster_from_document
 from api.schemas.metrics import MeasuredRunDoc, StepRecordDoc, WholeStepDoc
-from executor.training_job import Device
+from executor.training_options import Device
 from models.parallel_plan import ParallelPlan
 from models.parallelism.legality import plan_violations
 from models.performance.iteration.architecture import model_issues

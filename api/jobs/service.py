@@ -29,7 +29,7 @@ from api.schemas.metrics import (
 from api.schemas.performance import GoodputDoc
 from api.store.database import Store
 from api.store.measurements import JobStore, StoredRun
-from executor.training_job import Device
+from executor.training_options import Device
 from models.performance.goodput.observed_goodput import goodput_observations
 from models.performance.goodput.spec import GoodputObservations
 from models.performance.iteration.calibration import JobCalibration, RunReport, calibrate

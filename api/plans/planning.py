@@ -1,6 +1,6 @@
 """The task of workers that plan: what it ends with is text, which the process that serves stores and sends unread."""
 
-from api.convert.outcome import outcome_to_document
+from api.convert.outcome_text import outcome_text
 from api.convert.request import issue_in_request
 from api.plans.outcome import Planned
 from models.plan import PlanOutcome, PlanTask
@@ -29,5 +29,5 @@ def packed(outcome: PlanOutcome, snapshot: Snapshot) -> Planned:
         times=outcome.times,
         first_incumbent_s=outcome.statistics.first_incumbent_s,
         solver=outcome.solver,
-        text=outcome_to_document(outcome, snapshot).model_dump_json(exclude=_OPEN_FIELDS),
+        text=outcome_text(outcome, snapshot, _OPEN_FIELDS),
     )

@@ -1,19 +1,28 @@
 """Tasks of readers: requests for plans and placements, from bytes to what is stored, planned or answered."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from api.convert.hashing import input_hash
+from api.convert.hashing import input_hash, snapshot_id, snapshot_id_of
 from api.convert.issues import issue_documents
 from api.convert.placement import placement_issues
-from api.convert.plain import plain_request
+from api.convert.plain import has_plain_names, plain_request
+from api.convert.plain_change import SnapshotInParts, plain_change
 from api.convert.reading import read_document
 from api.convert.request import check_request
 from api.jobs.calibrated_snapshots import MeasuredSnapshot
-from api.reading.packed import PackedRequest, keep
-from api.reading.texts import Lacking, RequestText, measured_snapshot_of, reading_task, snapshot_of
+from api.reading.packed import PackedRequest, body_of, keep, kept_parts
+from api.reading.texts import (
+    Lacking,
+    RequestText,
+    measured_snapshot_of,
+    reading_task,
+    snapshot_of,
+    stored_body,
+)
 from api.schemas.plan import UsedOptionsDoc
 from api.schemas.problem import ValidationDoc, VerificationDoc
 from api.schemas.request import PLAN_BODY, VERIFY_BODY, PlanBodyDoc
+from api.schemas.snapshot import ChangedSnapshot
 from api.store.snapshots import ResolvedSnapshot
 from api.store.texts import Body, PlanInput
 from models.workload import Snapshot
@@ -58,18 +67,34 @@ def read_plan(text: RequestText, monitor: SolveMonitor) -> ReadPlan | Lacking:
         found = _read_plan(text, monitor)
     if isinstance(found, Lacking):
         return found
-    asked, snapshot = found
-    keep(snapshot, asked.input.snapshot, monitor)
+    asked, read = found
+    keep(read.source.used.snapshot, asked.input.snapshot, monitor, read.plain)
     return asked
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Read:
+    """A body and its snapshot; of one of plain values the text, or the parts of it; what is stored of it, where that is
+    known already."""
+
+    body: PlanBodyDoc
+    source: MeasuredSnapshot
+    plain: str | SnapshotInParts | None = None
+    packed: Body | None = None
+
+    def stored(self) -> Body:
+        """What is stored of the snapshot."""
+        return self.packed or Body.of(self.source.used.text)
+
+
 @reading_task
-def _read_plan(text: RequestText) -> tuple[ReadPlan, Snapshot]:
-    body, source = _read(text)
+def _read_plan(text: RequestText) -> tuple[ReadPlan, _Read]:
+    read = _read(text)
+    body, source = read.body, read.source
     checked = check_request(body, source.used.snapshot, text.settings)
     request = checked.required()
     options = UsedOptionsDoc.model_validate(request.options, from_attributes=True)
-    input_ = plan_input(body, source.used.text)
+    input_ = plan_input(body, read.stored())
     asked = ReadPlan(
         policy=body.policy,
         request=PackedRequest.of(request, input_.snapshot),
@@ -80,15 +105,16 @@ def _read_plan(text: RequestText) -> tuple[ReadPlan, Snapshot]:
         filled_in=source.notes,
         notes=checked.issues,
     )
-    return asked, source.used.snapshot
+    return asked, read
 
 
 @reading_task
 def validate_plan(text: RequestText) -> ValidationDoc:
     """Say everything that is wrong with a request for a plan; MalformedJsonError when the text is not JSON."""
     try:
-        body, source = _read(text)
-        issues = (*source.notes, *check_request(body, source.used.snapshot, text.settings).issues)
+        read = _read(text)
+        source = read.source
+        issues = (*source.notes, *check_request(read.body, source.used.snapshot, text.settings).issues)
     except InputError as error:
         issues = error.issues
     valid = not any(issue.severity is Severity.ERROR for issue in issues)
@@ -104,15 +130,37 @@ def verify_placement(text: RequestText) -> VerificationDoc:
     return VerificationDoc(legal=not violations, violations=issue_documents(violations))
 
 
-def _read(text: RequestText) -> tuple[PlanBodyDoc, MeasuredSnapshot]:
+def _read(text: RequestText) -> _Read:
     plain = plain_request(text.body)
-    if plain is not None and text.measured_jobs.isdisjoint(job.id for job in plain.snapshot.jobs):
+    if plain is not None and _are_not_measured(plain.snapshot, text):
         said = ResolvedSnapshot(snapshot=plain.snapshot, id=plain.id, text=plain.text)
-        return plain.body, MeasuredSnapshot(posted=said, used=said)
+        return _Read(body=plain.body, source=MeasuredSnapshot(posted=said, used=said), plain=plain.text)
     body = read_document(PLAN_BODY, text.body)
-    return body, measured_snapshot_of(body.snapshot, body.policy, text)
+    if isinstance(body.snapshot, ChangedSnapshot):
+        changed = _changed(body.snapshot, text)
+        if changed is not None:
+            content = changed.text
+            stored = body_of(changed, content)
+            used = ResolvedSnapshot(snapshot=changed.snapshot, id=snapshot_id_of(stored.hash), text=content.decode())
+            posted = replace(used, id=snapshot_id(body.snapshot.model_dump_json()))
+            source = MeasuredSnapshot(posted=posted, used=used)
+            return _Read(body=body, source=source, packed=stored, plain=changed)
+    return _Read(body=body, source=measured_snapshot_of(body.snapshot, body.policy, text))
 
 
-def plan_input(body: PlanBodyDoc, snapshot_text: str) -> PlanInput:
-    """The body as it is stored, its snapshot as it has been written before. Compressed here, by a reader."""
-    return PlanInput(rest=body.model_dump_json(exclude={"snapshot"}), snapshot=Body.of(snapshot_text))
+def _changed(source: ChangedSnapshot, text: RequestText) -> SnapshotInParts | None:
+    """The snapshot that a request changes, with the changes; None where documents have to read both."""
+    base = stored_body(source.base, text)
+    parts = None if base is None or not has_plain_names(text.body) else kept_parts(base)
+    changed = None if parts is None else plain_change(source, parts)
+    return changed if changed is not None and _are_not_measured(changed.snapshot, text) else None
+
+
+def _are_not_measured(snapshot: Snapshot, text: RequestText) -> bool:
+    """Whether nothing was measured of the jobs of a snapshot."""
+    return not text.measured_jobs or text.measured_jobs.isdisjoint(job.id for job in snapshot.jobs)
+
+
+def plan_input(body: PlanBodyDoc, snapshot: Body) -> PlanInput:
+    """The body as it is stored, its snapshot as it has been written before. Compressed by a reader."""
+    return PlanInput(rest=body.model_dump_json(exclude={"snapshot"}), snapshot=snapshot)

@@ -23,6 +23,7 @@ from api.schemas.problem import IssueDoc
 from api.schemas.request import PLAN_BODY, PlanBodyDoc
 from api.schemas.snapshot import SnapshotDoc
 from api.schemas.what_if import WHAT_IF_BODY, PlanDifferenceDoc, VariantAnswer, VariantDoc
+from api.store.texts import Body
 from models.plan import PlanRequest
 from models.policies import POLICIES
 from models.what_if.difference import Planned, difference
@@ -148,7 +149,7 @@ def _read(checked: CheckedVariant) -> ReadVariant:
     snapshot_text = checked.snapshot_text
     options = UsedOptionsDoc.model_validate(request.options, from_attributes=True)
     hash_ = input_hash(request.policy, snapshot_id(snapshot_text), checked.body.parameters, options)
-    input_ = plan_input(checked.body, snapshot_text)
+    input_ = plan_input(checked.body, Body.of(snapshot_text))
     plan = ReadPlan(
         policy=request.policy,
         request=PackedRequest.of(request, input_.snapshot),

@@ -1,33 +1,112 @@
 """Requests on their way from the reader to the worker: the process that serves needs nothing of the snapshot.
 
 A snapshot travels as the text that is stored of it. The worker that has read it has kept it, and says so to its pool,
-which has it plan, too, if it is idle then; any other one reads the text again.
+which has it plan, too, if it is idle then; any other one reads the text again. It also keeps a few of those before, so
+that a request that says only what is other than in one of them is read sooner by it.
 """
 
+import threading
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
 
 from api.convert.plain import plain_snapshot
+from api.convert.plain_change import BEFORE_CLUSTER, BEFORE_JOBS, SnapshotInParts, Texts
 from api.convert.snapshot import snapshot_from_document
 from api.schemas.snapshot import SNAPSHOT
-from api.store.texts import Body
+from api.store.texts import Body, deflated
 from models.plan import PlanRequest
 from models.policy import Parameters
 from models.workload import Snapshot
 from solver.monitor import SolveMonitor
 from solver.options import SolveOptions
 from stowplan.collection import without_collection
+from stowplan.living import OfUnchanged
 
-# By the hash of its text: the last one that this process has read, until it is wanted.
-_kept: dict[str, Snapshot] = {}
+# Of what was read last so many are kept, of those that are not the last of all together no more than so much text: the
+# objects take some ten times the memory, but those of rounds that follow one another have most of it in common.
+_NUM_KEPT = 4
+_KEPT_BYTES = 16 * 2**20
 
 
-def keep(snapshot: Snapshot, body: Body, monitor: SolveMonitor) -> None:
-    """Keep a snapshot, with `body` as the text that is stored of it, for the task that comes next."""
-    _kept.clear()
-    _kept[body.hash] = snapshot
-    monitor.keeps(body.hash)
+@dataclass(slots=True, kw_only=True)
+class _Kept:
+    """A snapshot; `text` of one of plain values, until that is in `parts`; neither of others."""
+
+    snapshot: Snapshot
+    num_bytes: int
+    text: str | None = None
+    parts: SnapshotInParts | None = None
+
+
+# Parts, with what is before them.
+_deflated: OfUnchanged[Texts, bytes] = OfUnchanged()
+# By the hash of its text, the one that was used last behind the others.
+_kept: OrderedDict[str, _Kept] = OrderedDict()
+_keeping = threading.Lock()
+
+
+def keep(snapshot: Snapshot, body: Body, monitor: SolveMonitor, plain: str | SnapshotInParts | None = None) -> None:
+    """Keep a snapshot, with `body` as the text that is stored of it, for tasks that come next.
+
+    plain: that text, or its parts, of one that was read as plain values.
+    """
+    new = _Kept(snapshot=snapshot, num_bytes=body.num_bytes)
+    if isinstance(plain, SnapshotInParts):
+        new.parts = plain
+    else:
+        new.text = plain
+    with _keeping:
+        # The objects that there are may have been gone on from.
+        _kept.setdefault(body.hash, new)
+        _kept.move_to_end(body.hash)
+        _forget()
+        names = tuple(_kept)
+    monitor.keeps(names)
+
+
+def kept_parts(body: Body) -> SnapshotInParts | None:
+    """A snapshot that is stored as `body` in parts: as this process keeps it, else read; None where it is not plain."""
+    with _keeping:
+        known = _kept.get(body.hash)
+        if known is not None:
+            _kept.move_to_end(body.hash)
+    if known is None:
+        return SnapshotInParts.read(body.text)
+    if known.parts is None and known.text is not None:
+        known.parts, known.text = SnapshotInParts.of(known.snapshot, known.text), None
+    return known.parts
+
+
+def body_of(parts: SnapshotInParts, text: bytes) -> Body:
+    """What is stored of a snapshot in parts, of which `text` is the whole: parts that it has in common with others are
+    compressed once."""
+    jobs = (_packed(part, BEFORE_JOBS if k == 0 else b",") for k, part in enumerate(parts.jobs))
+    rest = parts.rest if parts.jobs else BEFORE_JOBS + parts.rest
+    return Body.of_parts((_packed(parts.cluster, BEFORE_CLUSTER), *jobs, deflated(rest)), text)
+
+
+def _packed(part: Texts, before: bytes) -> bytes:
+    known = _deflated.get(part, (), before)
+    if known is None:
+        known = deflated(before + part.text)
+        _deflated.put(part, (), before, known)
+    return known
+
+
+def forget_all() -> None:
+    """Keep nothing."""
+    with _keeping:
+        _kept.clear()
+
+
+def _forget() -> None:
+    """Keep the last one, and as many of those before it as there is room for."""
+    others = sum(known.num_bytes for known in _kept.values()) - next(reversed(_kept.values())).num_bytes
+    while len(_kept) > 1 and (len(_kept) > _NUM_KEPT or others > _KEPT_BYTES):
+        _, oldest = _kept.popitem(last=False)
+        others -= oldest.num_bytes
 
 
 class WrittenSnapshot:
@@ -66,9 +145,13 @@ def key_of(request: PlanRequest) -> str | None:
 
 
 def _read(body: Body) -> Snapshot:
-    kept = _kept.pop(body.hash, None)
-    if kept is not None:
-        return kept
+    with _keeping:
+        known = _kept.get(body.hash)
+        if known is not None and body.num_bytes > _KEPT_BYTES:
+            # It will not be kept beside another one, and nobody knows whether it is asked for again.
+            del _kept[body.hash]
+    if known is not None:
+        return known.snapshot
     text = body.text.encode()
     with without_collection():
         return plain_snapshot(text) or snapshot_from_document(SNAPSHOT.validate_json(text))

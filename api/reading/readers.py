@@ -38,8 +38,10 @@ class Readers:
         """End the processes."""
         self._pool.close()
 
-    async def read(self, task: str, argument: object, num_bytes: int) -> Any:
+    async def read(self, task: str, argument: object, num_bytes: int, wants: str | None = None) -> Any:
         """Have a text of `num_bytes` read by `task`, a function `package.module:function`, and give what it returns.
+
+        `wants` names what another task has kept that reads it sooner: of the idle workers, the one that has it does.
 
         Raises
         ------
@@ -54,6 +56,6 @@ class Readers:
             return await run_in_threadpool(resolve_name(task), argument, SolveMonitor())
         if self._workers is not None:
             with suppress(QueueFullError, WorkerError):
-                return await run_task(self._workers, task, argument, self._limit_s, at_once=True)
+                return await run_task(self._workers, task, argument, self._limit_s, at_once=True, wants=wants)
         await run_in_threadpool(self._start)
         return await run_task(self._pool, task, argument, self._limit_s)

@@ -60,7 +60,7 @@ class RequestReader:
         """
         known = self._measured.ids() if fill_in else frozenset[str]()
         text = RequestText(body=body, settings=self._settings, measured_jobs=known)
-        while isinstance(found := await self._readers.read(task, text, text.num_bytes), Lacking):
+        while isinstance(found := await self._readers.read(task, text, text.num_bytes, text.wants), Lacking):
             if found.forecasts is None:
                 text = await run_in_threadpool(self._supplied, text, found)
             else:
@@ -68,7 +68,7 @@ class RequestReader:
         return found
 
     def _supplied(self, text: RequestText, lacking: Lacking) -> RequestText:
-        stored = None if lacking.snapshot_id is None else self._snapshots.find(lacking.snapshot_id)
+        stored = None if lacking.snapshot_id is None else self._snapshots.find_body(lacking.snapshot_id)
         calendar = None if lacking.calendar is None else self._calendars.calendar(lacking.calendar, time.time())
         if calendar is not None:
             # The snapshot has nodes of its own.

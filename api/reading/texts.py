@@ -26,6 +26,7 @@ from api.schemas.snapshot import (
 )
 from api.store.calendars import StoredCalendar, entries_of
 from api.store.snapshots import ResolvedSnapshot, resolved_document, source_document
+from api.store.texts import Body
 from models.forecast.known import KnownJob, SnapshotForecasts, unforeseen_jobs
 from solver.monitor import SolveMonitor
 from stowplan.errors import InputError, Issue
@@ -40,8 +41,8 @@ Source = SnapshotDoc | SnapshotReference | ClusterSnapshot | ChangedSnapshot
 class RequestText:
     """The body of a request, and what is known of what it may refer to.
 
-    `snapshots`: texts of stored ones, and of those of plans, by id, None for one that there is not; `clusters`,
-    `calendars` and `calibrations` by name likewise. `measured`: of those jobs, among `measured_jobs`, that the request
+    `snapshots`: stored ones, and those of plans, by id, None for one that there is not; `clusters`, `calendars` and
+    `calibrations` by name likewise. `measured`: of those jobs, among `measured_jobs`, that the request
     has. `forecasts`: what the forecaster that it names says of its jobs, or why it says nothing, with a pointer
     relative to the request.
     """
@@ -49,7 +50,7 @@ class RequestText:
     body: bytes
     settings: Settings
     measured_jobs: frozenset[str] = frozenset()
-    snapshots: Mapping[str, str | None] = field(default_factory=dict)
+    snapshots: Mapping[str, Body | None] = field(default_factory=dict)
     measured: Mapping[str, MeasuredJob] = field(default_factory=dict)
     clusters: Mapping[str, str | None] = field(default_factory=dict)
     calendars: Mapping[str, StoredCalendar | None] = field(default_factory=dict)
@@ -59,7 +60,7 @@ class RequestText:
     def with_found(
         self,
         lacking: "Lacking",
-        snapshot: str | None,
+        snapshot: Body | None,
         measured: Mapping[str, MeasuredJob],
         calendar: StoredCalendar | None,
     ) -> "RequestText":
@@ -71,10 +72,17 @@ class RequestText:
     @property
     def num_bytes(self) -> int:
         """Size of everything that is to be read."""
-        texts = [*self.snapshots.values(), *self.clusters.values()]
+        texts = [*self.clusters.values()]
         for calendar in self.calendars.values():
             texts += () if calendar is None else (calendar.entries, *calendar.reservations)
-        return len(self.body) + sum(len(text or "") for text in texts)
+        stored = sum(0 if body is None else body.num_bytes for body in self.snapshots.values())
+        return len(self.body) + stored + sum(len(text or "") for text in texts)
+
+    @property
+    def wants(self) -> str | None:
+        """What a process may have kept that reads this soonest; None where it is no one thing."""
+        hashes = [body.hash for body in self.snapshots.values() if body is not None]
+        return hashes[0] if len(hashes) == 1 else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -331,6 +339,18 @@ def _stored_calendar(name: str, text: RequestText) -> StoredCalendar:
 
 
 def _stored(snapshot_id: str, text: RequestText) -> str | None:
+    body = stored_body(snapshot_id, text)
+    return None if body is None else body.text
+
+
+def stored_body(snapshot_id: str, text: RequestText) -> Body | None:
+    """A snapshot that the service has; None where it has none of this id.
+
+    Raises
+    ------
+    LackingError
+        When it is to be fetched first.
+    """
     if snapshot_id not in text.snapshots:
         raise LackingError(Lacking(snapshot_id=snapshot_id))
     return text.snapshots[snapshot_id]

@@ -19,7 +19,8 @@ from executor.launch.slurm_options import MAX_SIGNAL_S, GpuRequest
 from executor.lifecycle import Cause, Phase
 from executor.progress import ScalingRule
 from executor.routing import MAX_LOSS_FACTOR
-from executor.training_job import DEFAULT_CHUNK_BYTES, Compiler, Decay, Device, EngineName
+from executor.training_job import DEFAULT_CHUNK_BYTES
+from executor.training_options import Compiler, Decay, Device, EngineName
 from models.numerics import Activation
 from models.transformer import MAX_CAPACITY_FACTOR
 

@@ -11,7 +11,7 @@ from api.schemas.model import CalibrationDoc, TransformerDoc
 from api.schemas.parallel_plan import ParallelPlanDoc
 from api.schemas.performance import GoodputDoc
 from api.schemas.snapshot import ClusterDoc
-from executor.training_job import Device
+from executor.training_options import Device
 
 MAX_RECORDS = 10_000
 _Launch = Annotated[int, Field(ge=1, le=10**15)]

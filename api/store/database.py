@@ -216,12 +216,12 @@ class Store(Database):
             return None
         return PlanInput(rest=row.request, snapshot=body_of(row)).text
 
-    def plan_snapshot(self, plan_id: str) -> str | None:
-        """Snapshot of a plan as JSON text, all filled in that it was planned with."""
+    def plan_snapshot(self, plan_id: str) -> Body | None:
+        """Snapshot of a plan, all filled in that it was planned with."""
         query = select(BODIES).join(PLANS, PLANS.c.snapshot_hash == BODIES.c.hash).where(PLANS.c.id == plan_id)
         with self.reading() as connection:
             row = connection.execute(query).one_or_none()
-        return None if row is None else body_of(row).text
+        return None if row is None else body_of(row)
 
     def plan_events(self, plan_id: str) -> str | None:
         """Events of a finished plan as JSON text."""

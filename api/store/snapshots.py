@@ -18,6 +18,7 @@ from stowplan.errors import InputError, Issue
 
 # How a document begins that refers to a snapshot.
 _REFERENCE = '{"snapshot_id":'
+_LONGEST_REFERENCE = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,14 +72,19 @@ class Snapshots:
 
     def find(self, id_: str) -> str | None:
         """One snapshot as JSON text, by its id or by that of a plan that was made of it; None when there is none."""
+        body = self.find_body(id_)
+        return None if body is None else body.text
+
+    def find_body(self, id_: str) -> Body | None:
+        """The same as it is stored."""
         record = self._store.snapshot(id_)
         if record is not None:
-            return record.document.text
-        text = self._store.plan_snapshot(id_)
+            return record.document
+        body = self._store.plan_snapshot(id_)
         # Plans of schema 0001 may have kept what they were asked with: the id of a stored snapshot.
-        if text is not None and text.startswith(_REFERENCE):
-            return self.find(PlannedSnapshotReference.model_validate_json(text).snapshot_id)
-        return text
+        if body is not None and body.num_bytes <= _LONGEST_REFERENCE and body.text.startswith(_REFERENCE):
+            return self.find_body(PlannedSnapshotReference.model_validate_json(body.text).snapshot_id)
+        return body
 
     def resolve(self, source: SnapshotDoc | SnapshotReference) -> ResolvedSnapshot:
         """Give the snapshot that a request brings or refers to; raises what `resolved` does."""

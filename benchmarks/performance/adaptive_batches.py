@@ -36,7 +36,8 @@ from executor.lifecycle import Phase
 from executor.metrics import metrics_path, read_metrics
 from executor.progress import Progress, ScalingRule
 from executor.supervision import Supervisor
-from executor.training_job import Device, EngineName, Schedule, TrainingJob
+from executor.training_job import TrainingJob
+from executor.training_options import Device, EngineName, Schedule
 from models.allocation.sia.parameters import SiaParameters
 from models.parallel_plan import symmetric_plan
 from models.performance.goodput.observed_goodput import goodput_observations

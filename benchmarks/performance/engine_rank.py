@@ -23,7 +23,8 @@ from executor.trainer.clock import HostClock
 from executor.trainer.engine import Batches, StepResult, place_of
 from executor.trainer.native import engine as native_engine
 from executor.trainer.rank import leave_process
-from executor.training_job import EngineName, TrainingJob, read_training_job
+from executor.training_job import TrainingJob, read_training_job
+from executor.training_options import EngineName
 
 
 class Trains(Protocol):

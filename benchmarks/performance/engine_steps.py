@@ -21,7 +21,9 @@ import typer
 from benchmarks.rows import Row, show, write
 from executor.extra import missing_extra
 from executor.launch.local import free_port
-from executor.training_job import Device, EngineName, StageLayout, TrainingJob, write_training_job
+from executor.training_job import TrainingJob, write_training_job
+from executor.training_layout import StageLayout
+from executor.training_options import Device, EngineName
 from models.transformer import Precision, Transformer
 
 _SETTLED = 4

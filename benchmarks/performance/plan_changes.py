@@ -35,7 +35,8 @@ from executor.run_files import Preparation
 from executor.run_folders import RunFolders
 from executor.stall import Stall
 from executor.supervision import Supervisor
-from executor.training_job import DEFAULT_CHUNK_BYTES, Device, EngineName
+from executor.training_job import DEFAULT_CHUNK_BYTES
+from executor.training_options import Device, EngineName
 from models.parallel_plan import symmetric_plan
 from models.transformer import Precision, Transformer
 

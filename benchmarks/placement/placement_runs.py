@@ -14,7 +14,7 @@ from executor.bundle import write_bundle
 from executor.deployment import Deployment, LaunchOptions, TrainingOptions
 from executor.launch.base import LaunchBackend, RunState
 from executor.metrics import StepMetrics, metrics_path, read_metrics
-from executor.training_job import Device
+from executor.training_options import Device
 from models.parallel_plan import ParallelPlan
 
 # Imports and the first meeting of the ranks belong to no step.

@@ -43,7 +43,8 @@ from stowplan.variables import variable
 
 _ROUNDING = 1e-6
 _QUANTILES = (50, 90, 99)
-_OPTIONS = SolveOptions(time_limit_s=10.0, relative_gap=0.0)
+# The solver that the service asks.
+_OPTIONS = SolveOptions(solver="auto", time_limit_s=10.0, relative_gap=0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,7 +42,8 @@ from executor.lifecycle import Run
 from executor.metrics import metrics_path, read_metrics
 from executor.stall import Stall
 from executor.supervision import Supervisor
-from executor.training_job import DEFAULT_CHUNK_BYTES, Device, EngineName, Schedule
+from executor.training_job import DEFAULT_CHUNK_BYTES
+from executor.training_options import Device, EngineName, Schedule
 from models.parallel_plan import symmetric_plan
 from models.transformer import Precision, Transformer
 from models.workload import Job

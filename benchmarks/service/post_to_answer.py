@@ -30,7 +30,7 @@ from benchmarks.service.process import (
     memory_bytes,
     running_service,
     settle,
-    threads_cpu_s,
+    split_cpu_s,
 )
 from benchmarks.suite.machine import revision
 from benchmarks.workloads.published.sia_traces import fitted_snapshot
@@ -102,12 +102,12 @@ def _posted(service: Service, body: bytes, runs: int) -> list[Post]:
 
 
 def _post(service: Service, body: bytes) -> Post:
-    own_s, others_s = _cpu_s(service)
+    own_s, others_s = split_cpu_s(service)
     answer = service.call("POST", "/v1/plans", body, wait_s=_LIMIT_S)
     if answer.status != 200 or not answer.body["verified"]:
         raise RuntimeError(f"answer {answer.status} instead of a verified plan: {str(answer.body)[:500]}")
     time.sleep(_AFTER_S)
-    own_end_s, others_end_s = _cpu_s(service)
+    own_end_s, others_end_s = split_cpu_s(service)
     timings = answer.body["timings"]
     return Post(
         wall_ms=1e3 * answer.elapsed_s,
@@ -116,10 +116,6 @@ def _post(service: Service, body: bytes) -> Post:
         plan_ms=timings["cpu_ms"],
         solve_ms=timings["phases_ms"]["solve"],
     )
-
-
-def _cpu_s(service: Service) -> tuple[float, float]:
-    return threads_cpu_s(service.pid), sum(map(threads_cpu_s, descendants_of(service.pid)))
 
 
 def _row(num_gpus: int, body: bytes, checkout: Path, posts: list[Post]) -> Row:

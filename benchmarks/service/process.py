@@ -169,6 +169,11 @@ def threads_cpu_s(pid: int) -> float:
     return spent_ns / 1e9
 
 
+def split_cpu_s(service: Service) -> tuple[float, float]:
+    """CPU seconds so far of the process that serves, and of all below it, of the threads that they have now."""
+    return threads_cpu_s(service.pid), sum(map(threads_cpu_s, descendants_of(service.pid)))
+
+
 def memory_bytes(pid: int) -> int:
     """Memory that would be free without this process; of pages that several have, its share (PSS)."""
     (line,) = (line for line in (_PROC / f"{pid}/smaps_rollup").read_text().splitlines() if line.startswith("Pss:"))

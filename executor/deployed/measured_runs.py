@@ -17,7 +17,7 @@ from executor.lifecycle import Run
 from executor.metrics import StepMetrics, metrics_path, newest_metrics
 from executor.own_steps import first_own_step, newest_own_steps, own_steps_path
 from executor.supervision import Supervisor
-from executor.training_job import Device
+from executor.training_options import Device
 from models.performance.iteration.step_table import MIN_STEPS, WARM_UP_STEPS, MeasuredRun, StepTable
 from stowplan.errors import InputError, StowplanError
 from topology.cluster import Cluster

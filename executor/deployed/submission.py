@@ -10,7 +10,7 @@ from executor.deployable import Candidate, deployable_plan, refuse_model
 from executor.deployment import Deployment, LaunchOptions, TrainingOptions, batched, deployment_name
 from executor.progress import ScalingRule
 from executor.records import write_record
-from executor.training_job import Schedule
+from executor.training_options import Schedule
 from models.parallel_plan import ParallelPlan, symmetric_plan
 from models.parallelism.micro_batches import micro_batch_counts
 from models.parallelism.training import trained

@@ -11,7 +11,7 @@ from executor.deployment import Deployment
 from executor.launch.agent import GPUS_GIVEN
 from executor.launch.slurm_options import GpuRequest
 from executor.rank_table import hosts_of
-from executor.training_job import Device
+from executor.training_options import Device
 
 
 def batch_script(deployment: Deployment, folder: Path, stop: Path) -> str:

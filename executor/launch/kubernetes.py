@@ -19,7 +19,7 @@ from executor.kubernetes.names import HOSTNAME, MAX_LABEL, digest, dns_label
 from executor.launch.agent import GPUS_GIVEN
 from executor.launch.base import LaunchBackend, RunState, RunStatus, read_launch
 from executor.rank_table import Rank, hosts_of
-from executor.training_job import Device
+from executor.training_options import Device
 
 _API = "jobset.x-k8s.io/v1alpha2"
 # Put on every pod by the controller.

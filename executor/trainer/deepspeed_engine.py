@@ -38,7 +38,8 @@ from executor.trainer.engine import Batches, Place, StepResult, patience_of
 from executor.trainer.layers import Buildable, LayerSpec, TiedLayerSpec, layers_of
 from executor.trainer.micro_noise import MicroBatchSquares
 from executor.trainer.weights import save_weights
-from executor.training_job import Device, TrainingJob
+from executor.training_job import TrainingJob
+from executor.training_options import Device
 from stowplan.errors import WorkerError
 
 # Key in the store of the ranks: a checkpoint is converted; below it: a rank's share of it.

@@ -12,7 +12,8 @@ import torch.distributed as dist
 from executor.checkpoints import Checkpoint
 from executor.redeployment import Region
 from executor.trainer.documents import Documents
-from executor.training_job import Device, TrainingJob
+from executor.training_job import TrainingJob
+from executor.training_options import Device
 from models.wording import counted
 from stowplan.errors import InputError
 

@@ -29,7 +29,8 @@ from executor.trainer.evaluation import Evaluation
 from executor.trainer.handing import Handing, hand_over
 from executor.trainer.reading import Reading
 from executor.trainer.sinks import Sinks
-from executor.training_job import Device, TrainingJob
+from executor.training_job import TrainingJob
+from executor.training_options import Device
 from stowplan.errors import WorkerError
 
 _logger = logging.getLogger("stowplan.executor.trainer")

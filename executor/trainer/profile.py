@@ -22,10 +22,11 @@ from torch import nn
 from executor.launch.local import free_port
 from executor.records import write_record
 from executor.stage_profile import StageProfile
+from executor.trainable import model_faults
 from executor.trainer.clock import CudaClock, HostClock, StepClock
 from executor.trainer.context import LayerContext
 from executor.trainer.layers import transformer_layers
-from executor.training_job import Device, model_faults
+from executor.training_options import Device
 from models.catalogue import find_model
 from models.parallel_plan import ParallelPlan, symmetric_plan
 from models.performance.iteration.architecture import profile_of

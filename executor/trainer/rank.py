@@ -26,7 +26,8 @@ from executor.trainer.engine import Engine, Held, place_of
 from executor.trainer.gate import Gate
 from executor.trainer.loop import Loop
 from executor.trainer.reception import Reception, Settled, offered
-from executor.training_job import Device, EngineName, TrainingJob
+from executor.training_job import TrainingJob
+from executor.training_options import Device, EngineName
 from stowplan.errors import InputError, StowplanError, WorkerError
 
 _logger = logging.getLogger("stowplan.executor.trainer")

@@ -46,6 +46,12 @@ def held_shape(job: Job, nodes: Mapping[str, Node]) -> Shape | None:
 def kept_shape(job: Job, nodes: Mapping[str, Node], sizes: Mapping[str, int]) -> Shape | None:
     """The shape in which a job that is not pinned may stay; None where it waits or has to move: a node takes no work,
     or it has parts of nodes where there would be whole ones. `sizes`: of whole nodes, by GPU type."""
+    parts = job.current or ()
+    if len(parts) == 1:
+        # Most jobs: counting nodes takes longer than all of this.
+        host, num_gpus = nodes[parts[0].node], len(parts[0].gpus)
+        size = sizes[host.gpu_type] if host.state is NodeState.UP else 0
+        return (host.gpu_type, 1, num_gpus) if num_gpus < size or num_gpus == host.num_gpus == size else None
     held = held_shape(job, nodes)
     if held is None:
         return None

@@ -17,6 +17,8 @@ from stowplan.errors import Issue
 
 def parallel_plan_violations(snapshot: Snapshot, plan: Plan) -> list[Issue]:
     """Every rule that a 3D plan breaks; a plan that runs already, on the same GPUs, needs no proof that it can."""
+    if all(allocation.parallel_plan is None for allocation in plan.allocations):
+        return []
     jobs = {job.id: job for job in snapshot.jobs}
     fabric = fabric_of(snapshot.cluster)
     known = [(k, jobs.get(allocation.job_id), allocation) for k, allocation in enumerate(plan.allocations)]

@@ -1,6 +1,7 @@
 """JSON documents of schedulers: read once, with the place of what is wrong."""
 
 import json
+from collections.abc import Callable
 from functools import cache
 from typing import Any, NotRequired, TypedDict
 
@@ -20,18 +21,7 @@ def read_json_document(document: SourceDocument) -> Any:
     FileFormatError
         When it is no JSON; names the line.
     """
-    if isinstance(document, ParsedDocument):
-        return document.value
-    _refuse_long(document)
-    # Only now: of most documents some fields are read, and they never come here.
-    from pydantic_core import from_json
-
-    with without_collection():
-        try:
-            # In two thirds of the time of `json.loads`, which takes a little more and says where it is wrong.
-            return from_json(document.text, cache_strings="keys")
-        except ValueError:
-            return _read_by_the_library(document)
+    return _read(document, _whole, _read_by_the_library)
 
 
 def read_listed(document: SourceDocument, key: str, fields: tuple[str, ...]) -> Any:
@@ -43,15 +33,29 @@ def read_listed(document: SourceDocument, key: str, fields: tuple[str, ...]) -> 
     FileFormatError
         When it is no JSON; names the line.
     """
+    # Not as it should be, or more than this reader takes: who has all of it says what is wrong with it.
+    return _read(document, _listing(key, fields).decode, read_json_document)
+
+
+def _read(document: SourceDocument, decode: Callable[[str], Any], otherwise: Callable[[SourceDocument], Any]) -> Any:
+    """What `decode` makes of the text, or `otherwise` of the document that it does not take."""
     if isinstance(document, ParsedDocument):
         return document.value
-    _refuse_long(document)
+    if len(document.text) > MAX_DOCUMENT_CHARS:
+        raise document.fault(f"has {len(document.text)} characters; at most {MAX_DOCUMENT_CHARS}")
     with without_collection():
         try:
-            return _listing(key, fields).decode(document.text)
+            return decode(document.text)
         except (ValueError, RecursionError):
-            # Not as it should be, or more than this reader takes: who has all of it says what is wrong with it.
-            return read_json_document(document)
+            return otherwise(document)
+
+
+def _whole(text: str) -> Any:
+    # Only now: of most documents some fields are read, and they never come here.
+    from pydantic_core import from_json
+
+    # In two thirds of the time of `json.loads`, which takes a little more and says where it is wrong.
+    return from_json(text, cache_strings="keys")
 
 
 @cache
@@ -59,11 +63,6 @@ def _listing(key: str, fields: tuple[str, ...]) -> "msgspec.json.Decoder[dict[st
     record: Any = TypedDict("record", dict.fromkeys(fields, Any), total=False)  # type: ignore[misc] # of run time
     whole: Any = TypedDict("whole", {"meta": NotRequired[Any], key: list[record]})  # type: ignore[misc]
     return msgspec.json.Decoder(whole)
-
-
-def _refuse_long(document: SourceDocument) -> None:
-    if len(document.text) > MAX_DOCUMENT_CHARS:
-        raise document.fault(f"has {len(document.text)} characters; at most {MAX_DOCUMENT_CHARS}")
 
 
 def _read_by_the_library(document: SourceDocument) -> Any:

@@ -12,7 +12,11 @@ from models.plan import JobAllocation
 from models.wording import counted
 from models.workload import Adaptivity, Job, NodeGpus, Snapshot
 from stowplan.errors import Issue, pointer_of
-from topology.cluster import Node, NodeState
+from stowplan.living import OfUnchanged
+from topology.cluster import Cluster, Node, NodeState
+
+# Jobs whose allocation was found legal.
+_legal: OfUnchanged[Job, bool] = OfUnchanged()
 
 
 def placement_violations(
@@ -43,20 +47,35 @@ def placement_violations(
     return [
         *_job_set_violations(snapshot.jobs, allocations, pinned),
         *_gpu_use_violations(nodes, allocations, pinned),
-        *(
-            issue
-            for k, allocation in enumerate(allocations)
-            if whole_nodes and allocation.job_id not in pinned
-            for issue in _split_violations(f"/allocations/{k}", allocation, nodes, largest)
-        ),
-        *(
-            issue
-            for k, allocation in enumerate(allocations)
-            for issue in _allocation_violations(
-                f"/allocations/{k}", allocation, jobs.get(allocation.job_id), nodes, pinned
-            )
-        ),
+        *_single_violations(snapshot.cluster, allocations, jobs, nodes, pinned, largest if whole_nodes else None),
     ]
+
+
+def _single_violations(
+    cluster: Cluster,
+    allocations: Sequence[JobAllocation],
+    jobs: Mapping[str, Job],
+    nodes: Mapping[str, Node],
+    pinned: Mapping[str, frozenset[Gpu]],
+    largest: Mapping[str, int] | None,
+) -> list[Issue]:
+    """Faults of allocations one by one; `largest` where multi-node ones must take whole nodes."""
+    split: list[Issue] = []
+    others: list[Issue] = []
+    for k, allocation in enumerate(allocations):
+        job, stays = jobs.get(allocation.job_id), allocation.job_id in pinned
+        rules = stays, largest is not None
+        # The very allocation of the very job on the very cluster was looked at before.
+        if job is not None and _legal.get(job, (cluster, allocation), rules):
+            continue
+        pointer = f"/allocations/{k}"
+        own = [] if largest is None or stays else list(_split_violations(pointer, allocation, nodes, largest))
+        rest = list(_allocation_violations(pointer, allocation, job, nodes, pinned))
+        split += own
+        others += rest
+        if job is not None and not own and not rest:
+            _legal.put(job, (cluster, allocation), rules, True)
+    return [*split, *others]
 
 
 def _runs(job: Job, nodes: Mapping[str, Node]) -> bool:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from operator import attrgetter
 
-from models.workload import NodeGpus, Snapshot
+from models.workload import Job, NodeGpus, Snapshot
+from stowplan.living import OfUnchanged
 from topology.cluster import NodeState
 
 Slices = tuple[tuple[int, int], ...]
@@ -59,6 +60,10 @@ def occupancy(snapshot: Snapshot, *, all_stay: bool = False) -> Occupancy:
     return Occupancy(node_index=node_index, free_masks=tuple(free_masks), running=running, pinned=pinned)
 
 
+# Where jobs run on a cluster; nothing where a node of theirs is down.
+_held: OfUnchanged[Job, Slices] = OfUnchanged()
+
+
 def running_jobs(snapshot: Snapshot) -> Mapping[str, Slices]:
     """`running` of the occupancy alone."""
     if not any(job.current for job in snapshot.jobs):
@@ -69,12 +74,19 @@ def running_jobs(snapshot: Snapshot) -> Mapping[str, Slices]:
 def _running(snapshot: Snapshot, node_index: Mapping[str, int]) -> dict[str, Slices]:
     if not any(job.current for job in snapshot.jobs):
         return {}
-    down = {node.id for node in snapshot.cluster.nodes if node.state is NodeState.DOWN}
-    return {
-        job.id: _slices(job.current, node_index)
-        for job in snapshot.jobs
-        if job.current and not any(part.node in down for part in job.current)
-    }
+    cluster = snapshot.cluster
+    down = {node.id for node in cluster.nodes if node.state is NodeState.DOWN}
+    running: dict[str, Slices] = {}
+    for job in snapshot.jobs:
+        if not job.current:
+            continue
+        slices = _held.get(job, (cluster,))
+        if slices is None:
+            slices = () if any(part.node in down for part in job.current) else _slices(job.current, node_index)
+            _held.put(job, (cluster,), None, slices)
+        if slices:
+            running[job.id] = slices
+    return running
 
 
 def _slices(current: tuple[NodeGpus, ...], node_index: Mapping[str, int]) -> Slices:

@@ -20,7 +20,7 @@ import numpy as np
 from solver.backends.base import NativeOutcome, ProgressFeed, conclude
 from solver.backends.highs import HighsBackend
 from solver.decomposition.core import Core, build_core, threshold_for, whole_core
-from solver.decomposition.dual import DualPoint, ReducedCosts, best_choice, maximise_dual, reduced_costs
+from solver.decomposition.dual import DualPoint, ReducedCosts, best_choice, dual_at, maximise_dual, reduced_costs
 from solver.decomposition.relaxation import solve_relaxation
 from solver.decomposition.rounding import round_choice
 from solver.decomposition.structure import ChoiceProblem, find_structure
@@ -45,6 +45,8 @@ _SCATTERED = 0.25
 _FIRST_EXTRA = 150
 _WIDENING = 4
 _NARROW_CORES = 2
+# The same in the core whose relaxation sharpens prices.
+_SHARPENING_EXTRA = 1000
 # A core that holds all that matters is solved at once where it is not this much larger than a narrow one.
 _NARROW_ENOUGH = 5
 # A core of few columns is searched where it is smaller than this share of the problem, or has merged what is equal.
@@ -176,8 +178,8 @@ class _Search:
             self._multipliers, self._bound = without, reduced.bound
             self._take(favourites)
             return reduced
-        left_s = max(_LEAST_TIME_S, self._options.time_limit_s - self._feed.elapsed_s())
         if structure.cost.size <= _LINEAR:
+            left_s = max(_LEAST_TIME_S, self._options.time_limit_s - self._feed.elapsed_s())
             linear = solve_relaxation(structure, left_s)
             if linear is None:
                 return None
@@ -185,12 +187,31 @@ class _Search:
             return None if self._is_scattered(linear) else self._rounded(linear)
         guess = None if self._options.prices is None else self._options.prices[structure.rows]
         lacking = _DUAL_SHARE * self._options.relative_gap
+        if guess is not None:
+            # Where little has changed since they were found, they prove a point near them, or better ones nearby do.
+            dual = dual_at(structure, guess)
+            reduced = self._rounded(dual)
+            if not self._is_done():
+                dual = maximise_dual(structure, guess, self._must_stop, lacking, temperature=dual.temperature)
+                reduced = self._rounded(dual)
+            if self._is_done():
+                return reduced
+            guess = dual.multipliers
         dual = maximise_dual(structure, guess, self._must_stop, lacking)
         reduced = self._rounded(dual)
         if lacking > 0 and not self._is_done():
             dual = maximise_dual(structure, dual.multipliers, self._must_stop, temperature=dual.temperature)
             reduced = self._rounded(dual)
-        return reduced
+        return reduced if self._is_done() else self._sharpened(reduced)
+
+    def _sharpened(self, reduced: ReducedCosts) -> ReducedCosts:
+        """Reduced costs at the prices of the relaxation of a wide core, where these prove more: the smoothed dual ends
+        some 1e-7 below its maximum, which is as much as narrow gaps are wide."""
+        structure = self._structure
+        core = build_core(structure, reduced, threshold_for(reduced, structure.copies.size, _SHARPENING_EXTRA))
+        left_s = max(_LEAST_TIME_S, self._options.time_limit_s - self._feed.elapsed_s())
+        linear = solve_relaxation(structure, left_s, core)
+        return reduced if linear is None or linear.bound <= reduced.bound else self._rounded(linear)
 
     def _is_scattered(self, linear: DualPoint) -> bool:
         """Whether so few blocks choose that those of them that the relaxation splits are many: far from any point."""

@@ -25,6 +25,8 @@ _FIRST_TEMPERATURE = 0.3
 _WARM_TEMPERATURE = 0.01
 _SAMPLED_TEMPERATURE = 0.003
 _LAST_TEMPERATURE = 1e-5
+# Where nothing is maximised, choices that cost this much more than the best ones are open.
+_KNOWN_TEMPERATURE = 1e-4
 _COOLING = 0.3
 _NEWTON_STEPS = 12
 _SHORTEST_MOVE = 0.1
@@ -87,6 +89,20 @@ def best_choice(problem: ChoiceProblem, reduced: ReducedCosts) -> IntVector:
     classes, first = np.unique(problem.class_of[best], return_index=True)
     counts[best[first]] = problem.copies[classes]
     return counts
+
+
+def dual_at(problem: ChoiceProblem, multipliers: FloatVector) -> DualPoint:
+    """The dual at given `multipliers` (m,), as if they were the best: those of a problem that was nearly the same."""
+    oracle = _SmoothOracle(problem)
+    scale = float(np.abs(problem.cost).mean()) or 1.0
+    here = oracle.at(np.maximum(multipliers, 0.0), _KNOWN_TEMPERATURE * scale)
+    return DualPoint(
+        multipliers=here.point,
+        bound=oracle.best_bound,
+        fraction=oracle.fraction(here),
+        temperature=_KNOWN_TEMPERATURE * scale,
+        num_evaluations=oracle.num_evaluations,
+    )
 
 
 def maximise_dual(

@@ -1,6 +1,8 @@
 """The linear relaxation of a small choice problem by simplex: the same prices as the dual's maximum, and sooner.
 
-Few columns are a matter of a few hundred pivots; the smoothed dual takes as many steps for few classes as for many.
+Few columns are a matter of a few hundred pivots; the smoothed dual takes as many steps for few classes as for many. Of
+many columns a core is enough: its prices are those of the whole where no column beside it pays at them, and what they
+prove of the whole is computed over all columns in any case.
 """
 
 from dataclasses import replace
@@ -9,17 +11,18 @@ import highspy
 import numpy as np
 
 from solver.backends.highs import load
-from solver.decomposition.core import whole_core
+from solver.decomposition.core import Core, whole_core
 from solver.decomposition.dual import DualPoint, reduced_costs
 from solver.decomposition.structure import ChoiceProblem
 
 
-def solve_relaxation(problem: ChoiceProblem, time_limit_s: float) -> DualPoint | None:
-    """Prices and fractions at the optimum of the relaxation; None where there is none, or not in time.
+def solve_relaxation(problem: ChoiceProblem, time_limit_s: float, core: Core | None = None) -> DualPoint | None:
+    """Prices and fractions at the optimum of the relaxation, of a core where one is given; None where there is none, or
+    not in time.
 
-    The bound is L at these prices, computed here.
+    The bound is L at these prices, computed here, of the whole problem.
     """
-    core = whole_core(problem)
+    core = core or whole_core(problem)
     columns = core.columns.size
     if not columns:
         return None

@@ -3,7 +3,9 @@
 from dataclasses import replace
 from typing import Any
 
-from executor.training_job import Device, Schedule, StageLayout, TrainingJob
+from executor.training_job import TrainingJob
+from executor.training_layout import StageLayout
+from executor.training_options import Device, Schedule
 from models.transformer import Biases, Normalisation, Positions, Precision, Transformer
 
 # 101 rows do not divide by 2, so tensor parallelism must pad them. Clipping is in force in most steps.

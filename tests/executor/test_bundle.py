@@ -14,7 +14,9 @@ from executor.deployment import Deployment, LaunchOptions, TrainingOptions
 from executor.launch.kubernetes import stage_groups
 from executor.launch.slurm_options import GpuRequest, SlurmOptions
 from executor.rank_table import AsymmetricPlanError
-from executor.training_job import LAST, Device, EngineName, StageLayout, read_training_job
+from executor.training_job import LAST, read_training_job
+from executor.training_layout import StageLayout
+from executor.training_options import Device, EngineName
 from models.parallel_plan import symmetric_plan
 from models.transformer import Transformer
 from stowplan.errors import InputError

@@ -23,7 +23,8 @@ from executor.checkpoints import (
     tag_of,
 )
 from executor.data.sources import Data, Source
-from executor.training_job import EngineName, TrainingJob
+from executor.training_job import TrainingJob
+from executor.training_options import EngineName
 from models.transformer import Checkpointing
 from stowplan.errors import InputError
 from tests.executor.jobs import GPT, LLAMA, tiny_job

@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 
 from executor.deepspeed_config import ds_config
-from executor.training_job import Device
+from executor.training_options import Device
 from models.transformer import Precision
 from tests.executor.jobs import GPT, tiny_job
 

@@ -6,7 +6,7 @@ import pytest
 
 from executor.deployable import Candidate, assumed_cluster, deployable_plan, refuse_model, usable_gpus
 from executor.rank_table import AsymmetricPlanError
-from executor.training_job import EngineName
+from executor.training_options import EngineName
 from models.parallel_plan import ParallelPlan, Replica, Stage, symmetric_plan
 from models.pipeline_schedule import PipelineSchedule
 from models.software import Software

@@ -8,7 +8,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from executor.deployment import Deployment, LaunchOptions, TrainingOptions, deployment_name
-from executor.training_job import Device, EngineName, TrainingJob
+from executor.training_job import TrainingJob
+from executor.training_options import Device, EngineName
 from models.parallel_plan import symmetric_plan
 from stowplan.errors import InputError
 from tests.executor.jobs import GPT, LLAMA

@@ -9,7 +9,7 @@ from executor.host_gpus import gpus_by_host, preparation_beside
 from executor.lifecycle import Cause, DeploymentState, Launch, Phase, Run
 from executor.run_files import Preparation
 from executor.supervision import Supervisor
-from executor.training_job import Device
+from executor.training_options import Device
 from models.parallel_plan import symmetric_plan
 from tests.executor.jobs import GPT
 

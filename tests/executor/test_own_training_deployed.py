@@ -14,7 +14,7 @@ from api.cli.exit_codes import ExitCode
 from api.cli.main import app
 from executor.export import FORMATS
 from executor.launch.local import LocalBackend
-from executor.lifecycle import Cause
+from executor.lifecycle import Cause, Phase
 from executor.supervision import Supervisor
 from solver.pool import WorkerPool
 from tests.api.conftest import pool
@@ -106,13 +106,23 @@ def test_the_program_is_killed_and_goes_on(tmp_path: Path, monkeypatch: pytest.M
     request, plan = planned(tmp_path, arnold_request(), 2, tp=1, pp=1, dp=2)
     rest = tmp_path / "rest.json"
     rest.write_text(json.dumps({"launch": {"master_port": free_port(), "grace_s": 1.0}}))
-    line = shlex.join([sys.executable, str(_PROGRAM), str(tmp_path / "own.pt"), "8", "6"])
+    line = shlex.join([sys.executable, str(_PROGRAM), str(tmp_path / "own.pt"), "12", "8"])
     options = ("--from", plan, "--request", request, "--device", "cpu", "--command", line)
     result = run("deploy", *options, rest, "-o", tmp_path / "d")
     assert result.exit_code == ExitCode.PLANNED, result.output
-    assert "finished: step 8" in result.output
+    assert "finished: step 12" in result.output
     supervisor = Supervisor(tmp_path / "d", LocalBackend())
-    assert [one.cause for one in supervisor.state().runs] == [Cause.DEPLOYED, Cause.RESTARTED]
-    told = (supervisor.folder(2) / "metrics" / "own-rank0.jsonl").read_text().splitlines()
-    # From its checkpoint behind step 5 on.
-    assert [json.loads(step)["step"] for step in told] == [6, 7, 8]
+    state = supervisor.state()
+    assert (state.phase, state.detail) == (Phase.FINISHED, "")
+    assert [one.cause for one in state.runs] == [Cause.DEPLOYED, Cause.RESTARTED]
+    assert "SIGKILL" in state.runs[1].detail
+    # It had told of seven steps, five of which were in its checkpoint.
+    assert state.runs[1].from_step == 7
+    assert state.runs[1].cost_s is not None
+    for rank in range(2):
+        told = (supervisor.folder(2) / "metrics" / f"own-rank{rank}.jsonl").read_text().splitlines()
+        assert [json.loads(step)["step"] for step in told] == list(range(6, 13))
+    status = supervisor.status()
+    assert status.step == 12
+    assert status.loss is not None
+    assert 0 < status.loss < 10

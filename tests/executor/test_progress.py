@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from executor.learning_rate import after_step, is_finished, learning_rate_at, steps_left
 from executor.progress import GradientNoise, Progress, ScalingRule
-from executor.training_job import Decay, EngineName, Schedule, StageLayout, TrainingJob
+from executor.training_job import TrainingJob
+from executor.training_layout import StageLayout
+from executor.training_options import Decay, EngineName, Schedule
 from models.transformer import Optimizer
 from stowplan.errors import InputError
 from tests.executor.jobs import GPT, tiny_job

@@ -4,7 +4,7 @@ import pytest
 
 from executor.projection import project
 from executor.rank_table import AsymmetricPlanError, Rank, hosts_of, rank_table, ranks_of
-from executor.training_job import EngineName
+from executor.training_options import EngineName
 from models.parallel_plan import ParallelPlan, Replica, Stage, symmetric_plan
 from models.performance.iteration.coefficients import GpuCoefficients, JobCoefficients, SizeCoefficients
 from models.performance.iteration.fabric import flat_fabric

@@ -6,7 +6,7 @@ import pytest
 
 from executor.deployment import Deployment, LaunchOptions, TrainingOptions
 from executor.spares import moved, replacements
-from executor.training_job import EngineName
+from executor.training_options import EngineName
 from models.parallel_plan import ParallelPlan, Replica, Stage
 from stowplan.errors import InputError
 from tests.executor.jobs import GPT

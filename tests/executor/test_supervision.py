@@ -17,7 +17,7 @@ from executor.launch.local import LocalBackend
 from executor.lifecycle import Cause, DeploymentState, Phase
 from executor.metrics import metrics_path, read_metrics
 from executor.supervision import Supervisor
-from executor.training_job import Device
+from executor.training_options import Device
 from models.parallel_plan import symmetric_plan
 from models.transformer import Transformer
 from stowplan.errors import InputError

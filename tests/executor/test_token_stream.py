@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from executor.data.indexed import write_indexed
 from executor.data.sources import Data, Source, TokenType
 from executor.token_stream import TokenStream, micro_batch, open_stream, open_validation
-from executor.training_job import StageLayout, TrainingJob
+from executor.training_job import TrainingJob
+from executor.training_layout import StageLayout
 from stowplan.errors import InputError
 from tests.executor.jobs import GPT, tiny_job
 

@@ -14,18 +14,10 @@ from hypothesis import strategies as st
 from executor.learning_rate import learning_rate_at
 from executor.progress import Progress
 from executor.routing import Routing
-from executor.training_job import (
-    Compiler,
-    Decay,
-    Device,
-    EngineName,
-    Schedule,
-    StageLayout,
-    TrainingJob,
-    model_faults,
-    read_training_job,
-    write_training_job,
-)
+from executor.trainable import model_faults
+from executor.training_job import TrainingJob, read_training_job, write_training_job
+from executor.training_layout import StageLayout
+from executor.training_options import Compiler, Decay, Device, EngineName, Schedule
 from models.pipeline_schedule import PipelineSchedule
 from models.software import Software
 from models.transformer import Biases, Checkpointing, Optimizer, Positions, Precision, Transformer

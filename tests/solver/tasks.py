@@ -34,7 +34,7 @@ def process_facts(argument: object, monitor: SolveMonitor) -> dict[str, object]:
 
 def keep(key: str, monitor: SolveMonitor) -> int:
     """Say that this worker keeps something; gives its process id."""
-    monitor.keeps(key)
+    monitor.keeps([key])
     return os.getpid()
 
 

@@ -1,9 +1,11 @@
 """Copies with other values in some fields."""
 
+import weakref
 from dataclasses import FrozenInstanceError, dataclass, replace
 
 import pytest
 
+from stowplan.living import Living
 from stowplan.slots import copier
 
 
@@ -13,6 +15,19 @@ class Thing:
     size: int = 1
     place: str | None = None
     weight: float = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReferredThing(Living):
+    name: str
+    size: int = 1
+    colour: str = "red"
+
+
+def test_a_copy_can_be_referred_to_weakly_where_what_it_is_of_can() -> None:
+    thing = copier(ReferredThing, "size")(ReferredThing(name="a", colour="blue"), 7)
+    assert weakref.ref(thing)() is thing
+    assert thing == ReferredThing(name="a", colour="blue", size=7)
 
 
 def test_a_copy_has_what_is_given_and_keeps_the_rest() -> None:

@@ -38,7 +38,8 @@ from executor.trainer.native.stage import UnevenStage
 from executor.trainer.native.ties import Ties
 from executor.trainer.native.update import Update
 from executor.trainer.weights import save_weights
-from executor.training_job import Compiler, Device, TrainingJob
+from executor.training_job import TrainingJob
+from executor.training_options import Compiler, Device
 from models.pipeline_schedule import PipelineSchedule
 from models.transformer import Precision
 from stowplan.errors import InputError

@@ -11,7 +11,7 @@ from torch import nn
 from executor.trainer.documents import Documents, apply
 from executor.trainer.layers import Buildable, PipelineLayers
 from executor.trainer.native.sharded import ShardedParameters, Turns
-from executor.training_job import Compiler
+from executor.training_options import Compiler
 from stowplan.errors import InputError
 
 _TIED = "tied"

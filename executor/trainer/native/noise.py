@@ -1,6 +1,7 @@
 """Gradient noise where the replicas of stages are not alike."""
 
-from executor.training_job import Coordinates, TrainingJob
+from executor.training_job import TrainingJob
+from executor.training_layout import Coordinates
 
 
 def noise_squares(

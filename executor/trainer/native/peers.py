@@ -11,7 +11,8 @@ Where tensor ranks have parts of the sequences, they are connected where these o
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from executor.training_job import Coordinates, TrainingJob
+from executor.training_job import TrainingJob
+from executor.training_layout import Coordinates
 
 
 class Peer(NamedTuple):

@@ -16,7 +16,8 @@ from executor.trainer.clock import StepClock
 from executor.trainer.documents import Documents
 from executor.trainer.native.module import StageModule
 from executor.trainer.native.peers import Peer, receivers, senders
-from executor.training_job import Coordinates, TrainingJob
+from executor.training_job import TrainingJob
+from executor.training_layout import Coordinates
 from stowplan.errors import InputError
 
 

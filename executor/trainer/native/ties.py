@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 
 from executor.trainer.native.flat import Entry, FlatParameters
-from executor.training_job import Coordinates
+from executor.training_layout import Coordinates
 from stowplan.errors import InputError
 
 

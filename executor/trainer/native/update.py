@@ -13,7 +13,7 @@ from torch.optim.adamw import adamw
 from executor.trainer.clock import StepClock
 from executor.trainer.native.flat import FlatParameters, sum_parts
 from executor.trainer.native.ties import Ties
-from executor.training_job import Schedule
+from executor.training_options import Schedule
 from models.transformer import Optimizer
 
 # That of torch's `clip_grad_norm_`.

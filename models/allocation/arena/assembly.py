@@ -19,14 +19,18 @@ Matrix = sparse.csr_array
 
 def constraint_groups(instance: ArenaInstance) -> Iterator[ConstraintGroup]:
     """Every group of constraints that is not empty. The last column is theta where there is one."""
-    num_pairs = np.bincount(instance.pair_jobs, minlength=len(instance.jobs))
-    choosing = (num_pairs > 1) & ~instance.required
-    yield from _one_per_job(instance, "one_configuration", choosing, is_equality=False)
+    yield from _one_per_job(instance, "one_configuration", choosing(instance), is_equality=False)
     yield from _one_per_job(instance, "launched", instance.launched & ~instance.reserved, is_equality=True)
     yield from _one_per_job(instance, "reserved", instance.reserved, is_equality=True)
     yield from _placeable(instance)
     if has_theta(instance):
         yield _finish_times(instance)
+
+
+def choosing(instance: ArenaInstance) -> Mask:
+    """Jobs (J,) with a row `one_configuration`, which come first."""
+    num_pairs = np.bincount(instance.pair_jobs, minlength=len(instance.jobs))
+    return np.asarray((num_pairs > 1) & ~instance.required)
 
 
 def row_names(instance: ArenaInstance) -> tuple[str, ...]:

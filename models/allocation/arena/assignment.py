@@ -1,7 +1,9 @@
 """Where Algorithm 1 stands: who has which block, what is free, and what a change would do to the objective."""
 
 import math
+from bisect import bisect_left, insort
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,11 +15,22 @@ Moves = Mapping[int, int]
 """Job -> the configuration that it gets."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Way:
+    """Moves, with the cost of each job after its move, and how much less that is than before; in the order of moves."""
+
+    moves: Moves
+    costs: tuple[float, ...]
+    savings: tuple[float, ...]
+
+
 class Assignment:
     """A choice of blocks that the placeability rows admit.
 
-    chosen: int64 (J,), -1 for none. slack: int64 (m,), what the rows leave. Costs are to be minimised, whatever the
-    sense of the objective: a max c + b sum c, over the counted jobs for Eq. 7 (a = 1), over all jobs else (a = 0).
+    chosen: int64 (J,), -1 for none. slack: int64 (m,), what the rows leave. offered: int64 (K,), the configurations
+    that some job is offered; offered_costs: float64 (J, K), what they cost, inf for jobs that are not offered them.
+    Costs (J,) are to be minimised, whatever the sense of the objective: a max c + b sum c, over the counted jobs for
+    Eq. 7 (a = 1), over all jobs else (a = 0).
     """
 
     def __init__(self, instance: ArenaInstance) -> None:
@@ -26,21 +39,24 @@ class Assignment:
         self.units: IntVector = instance.rows.gpus_per_unit
         self.slack: IntVector = instance.rows.limits.copy()
         self.chosen: IntVector = np.full(len(instance.jobs), -1, dtype=np.int64)
+        offered = instance.utility.offered
+        self.offered: IntVector = np.flatnonzero(offered.any(axis=0))
         sign = instance.sense.sign
-        self._costs: FloatVector = sign * baseline(instance)
+        self.costs: FloatVector = sign * baseline(instance)
         self._mean = instance.mean_share if instance.is_min_max else 1.0
-        self._block_costs: FloatMatrix = sign * np.where(instance.utility.offered, instance.utility.value, 0.0)
-        self._largest_first: IntVector | None = None
+        # Blocks that are not offered cost beyond all: no change to them gains.
+        self._block_costs: FloatMatrix = np.where(offered, sign * instance.utility.value, np.inf)
+        self.offered_costs: FloatMatrix = np.ascontiguousarray(self._block_costs[:, self.offered])
+        self._largest_first = sorted(zip((-self.costs).tolist(), range(self.costs.size), strict=True))
 
-    def apply(self, moves: Moves) -> bool:
-        """Give the jobs their new blocks. Returns whether gains of jobs that did not move may be others now."""
-        worst = self._two_largest() if self.instance.is_min_max else None
+    def apply(self, moves: Moves) -> set[int]:
+        """Give the jobs their new blocks. Returns the configurations that jobs leave and come to."""
+        concerned = {int(self.chosen[i]) for i in moves} | set(moves.values())
         for i, c in moves.items():
             self.slack = self.slack_without(i) - self.demand[:, c]
-            self._costs[i] = self._block_costs[i, c]
+            self._set_cost(i, float(self._block_costs[i, c]))
             self.chosen[i] = c
-        self._largest_first = None
-        return worst is not None and worst != self._two_largest()
+        return concerned - {-1}
 
     def slack_without(self, job: int) -> IntVector:
         """Slack (m,) when one job leaves its block."""
@@ -49,37 +65,42 @@ class Assignment:
 
     def worst_off(self) -> int:
         """The counted job that costs most."""
-        return int(np.where(self.instance.counted, self._costs, -np.inf).argmax())
+        return int(np.where(self.instance.counted, self.costs, -np.inf).argmax())
+
+    def two_largest(self) -> tuple[float, float]:
+        """Largest cost, and the largest of the others, at least 0: with two equal ones the same."""
+        first, second = (*(max(0.0, -cost) for cost, _ in self._largest_first[:2]), 0.0, 0.0)[:2]
+        return first, second
 
     def gains(self, jobs: IntVector) -> FloatMatrix:
-        """How much better the objective gets (n, C) when one of the jobs (n,) gets a block, each by itself; -inf for
-        blocks that it is not offered."""
-        own, new = self._costs[jobs, None], self._block_costs[jobs]
+        """How much better the objective gets (n, K) when one of the jobs (n,) gets one of the offered configurations,
+        each by itself; -inf for blocks that it is not offered."""
+        own, new = self.costs[jobs, None], self.offered_costs[jobs]
         gain = self._mean * (own - new)
         if self.instance.is_min_max:
-            worst, others = self._two_largest()
+            worst, others = self.two_largest()
             gain += worst - np.maximum(np.where(own == worst, others, worst), new)
-        return np.where(self.instance.utility.offered[jobs], gain, -np.inf)
-
-    def gain(self, moves: Moves) -> float:
-        """How much better the objective gets when all moves are made."""
-        new = [float(self._block_costs[i, c]) for i, c in moves.items()]
-        gain = self._mean * math.fsum(float(self._costs[i]) - cost for i, cost in zip(moves, new, strict=True))
-        if self.instance.is_min_max:
-            gain += self._worst_without(()) - max(self._worst_without(moves), *new)
         return gain
 
-    def _two_largest(self) -> tuple[float, float]:
-        """Largest cost, and the largest of the others: with two equal ones the same."""
-        worst = self._ranked()[:1].tolist()
-        return self._worst_without(()), self._worst_without(worst)
+    def way(self, moves: Moves) -> Way:
+        """The moves with what they cost and save as things stand."""
+        costs = tuple(float(self._block_costs[i, c]) for i, c in moves.items())
+        savings = tuple(float(self.costs[i]) - cost for i, cost in zip(moves, costs, strict=True))
+        return Way(moves=moves, costs=costs, savings=savings)
+
+    def gain(self, way: Way, job: int, c: int) -> float:
+        """How much better the objective gets when job `job` gets configuration c, and all moves of the way are made."""
+        cost = float(self._block_costs[job, c])
+        gain = self._mean * math.fsum((*way.savings, float(self.costs[job]) - cost))
+        if self.instance.is_min_max:
+            gain += self._worst_without(()) - max(self._worst_without({*way.moves, job}), *way.costs, cost)
+        return gain
 
     def _worst_without(self, jobs: Collection[int]) -> float:
         """Largest cost of the other jobs, 0 when there are none."""
-        return next((max(0.0, float(self._costs[i])) for i in self._ranked() if i not in jobs), 0.0)
+        return next((max(0.0, -cost) for cost, i in self._largest_first if i not in jobs), 0.0)
 
-    def _ranked(self) -> IntVector:
-        """Jobs (J,), those that cost most first."""
-        if self._largest_first is None:
-            self._largest_first = np.argsort(-self._costs)
-        return self._largest_first
+    def _set_cost(self, job: int, cost: float) -> None:
+        del self._largest_first[bisect_left(self._largest_first, (-float(self.costs[job]), job))]
+        insort(self._largest_first, (-cost, job))
+        self.costs[job] = cost

@@ -63,6 +63,7 @@ from models.allocation.arena.bottleneck import with_theta_bound
 from models.allocation.arena.check import allocation_violations
 from models.allocation.arena.extraction import extract_plan, settled_configurations
 from models.allocation.arena.instance import ArenaInstance
+from models.allocation.arena.theta_search import ThetaSearch
 from models.allocation.arena.warnings import long_waits, missed_deadlines, plan_warnings, slower_jobs
 from models.allocation.parallel_plan_check import parallel_plan_violations
 from models.allocation.spread_check import SpreadAudit, spread_violations
@@ -73,6 +74,7 @@ from models.plan import Plan
 from solver.monitor import Progress, SolveMonitor
 from solver.options import SolveOptions
 from solver.problem import MatrixProblem
+from solver.registry import AUTO
 from solver.result import SolveResult
 from solver.solve import solve
 from stowplan.arrays import FloatVector, IntVector, Mask
@@ -80,6 +82,8 @@ from stowplan.errors import Issue
 
 # A boolean variable above this is chosen; incumbents are integers up to the solver's tolerance.
 _CHOSEN = 0.5
+# Solvers that may take programs apart, and say prices of what couples them.
+_PRICING = (AUTO, "decomposition")
 _Told = TypeVar("_Told", Progress, SolveResult)
 _LEAST_TIME_S = 1e-3
 
@@ -106,18 +110,25 @@ class ArenaIlpFormulation(Formulation):
         return compiled(self.instance)
 
     def solve(self, options: SolveOptions, monitor: SolveMonitor) -> SolveResult:
-        """Solve, after a lower bound for theta where there is one."""
+        """Solve: with theta by what it may be where the solver prices programs, or after a lower bound for it."""
         options = self.strict(options)
         if not has_theta(self.instance):
             return super().solve(options, monitor)
         started = time.perf_counter()
+        start = self.warm_start if options.warm_start is None else options.warm_start
+        options = replace(options, warm_start=start)
+        if options.solver in _PRICING:
+            search = ThetaSearch(self.instance, self.problem, options, monitor)
+            found = search.run()
+            if found is not None:
+                return found
+            options = replace(options, warm_start=start if search.point is None else search.point)
 
         def remaining_s() -> float:
             return 0.0 if monitor.canceled.is_set() else options.time_limit_s - (time.perf_counter() - started)
 
         bounded = with_theta_bound(self.instance, self.problem, remaining_s)
-        start = self.warm_start if options.warm_start is None else options.warm_start
-        options = replace(options, warm_start=start, time_limit_s=max(_LEAST_TIME_S, remaining_s()))
+        options = replace(options, time_limit_s=max(_LEAST_TIME_S, remaining_s()))
         forward = replace(monitor, on_progress=lambda progress: monitor.on_progress(self._tight(progress)))
         return self._tight(solve(bounded, options, forward))
 

@@ -27,13 +27,14 @@ Buddy allocation and defragmentation: blocks are taken by the placeability rows,
 placed, if need be by moving jobs that keep their block; `models.placement.nodes` moves the fewest.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import itemgetter
 
 import numpy as np
 
-from models.allocation.arena.assignment import Assignment, Moves
+from models.allocation.arena.assignment import Assignment, Moves, Way
 from models.allocation.arena.instance import ArenaInstance
 from models.allocation.arena.room import Room
 from stowplan.arrays import IntVector, Mask
@@ -152,23 +153,15 @@ class _Scheduler:
     def _launch(self, i: int, depth: int) -> bool:
         """Give job i the block, and change the launched jobs in the way, that are best for the objective."""
         blocks = self._instance.pair_configurations[self._pairs[i]].tolist()
-        ways = [{**room, i: c} for c in blocks for room in self._room.ways(c, depth, self._must_stop)]
-        best = max(ways, key=self._assignment.gain, default=None)
-        if best is None or (self._may_wait(i) and self._assignment.gain(best) <= _LEAST_GAIN):
-            return False
-        self._num_scaled_down += len(best) - 1
-        self._apply(best)
-        return True
+        ways = ((c, way) for c in blocks for way in self._room.ways(c, depth, self._must_stop))
+        return self._take_best(i, ways, must_gain=self._may_wait(i))
 
     def _may_wait(self, i: int) -> bool:
         """Whether the objective, not the queue, decides if the job runs."""
         return self._instance.is_min_max and not self._instance.required[i]
 
     def _apply(self, moves: Moves) -> None:
-        before = self._assignment.chosen[list(moves)].tolist()
-        if self._assignment.apply(moves):
-            self._room.all_moved()
-        self._room.moved(moves, before)
+        self._room.moved(self._assignment.apply(moves))
 
     def _scale_up(self) -> None:
         """InFlightHandler."""
@@ -196,11 +189,21 @@ class _Scheduler:
             return False
         own = int(self._assignment.chosen[i])
         blocks = [c for c in self._instance.pair_configurations[self._pairs[i]].tolist() if c != own]
-        ways = [{**room, i: c} for c in blocks for room in self._room.ways_for(i, c, self._depth, self._must_stop)]
-        best = max(ways, key=self._assignment.gain, default=None)
-        if best is None or self._assignment.gain(best) <= _LEAST_GAIN:
+        ways = ((c, way) for c in blocks for way in self._room.ways_for(i, c, self._depth, self._must_stop))
+        if not self._take_best(i, ways, must_gain=True):
             return False
-        self._num_scaled_down += len(best) - 1
         self._num_scaled_up += int(own >= 0)
-        self._apply(best)
+        return True
+
+    def _take_best(self, i: int, ways: Iterable[tuple[int, Way]], *, must_gain: bool) -> bool:
+        """Give job i the block, by the way, that is best for the objective; False where there is none, or none gains
+        that must."""
+        rated = [(self._assignment.gain(way, i, c), c, way) for c, way in ways]
+        if not rated:
+            return False
+        gain, c, way = max(rated, key=itemgetter(0))
+        if must_gain and gain <= _LEAST_GAIN:
+            return False
+        self._num_scaled_down += len(way.moves)
+        self._apply({**way.moves, i: c})
         return True

@@ -2,169 +2,273 @@
 
 Changes are of few kinds: from one configuration to another. All changes of a kind free the same and take the same, so
 that only the best of each kind matters. They are kept from step to step: a move concerns the kinds that leave its two
-configurations, and under Eq. 7 all of them where it concerns the job that is worst off.
+configurations, and under Eq. 7 those of the jobs that what is worst off concerns. So are the ways that a search has
+found: they are the same until the slack is another, or one of the changes that could free what the block lacks.
 """
 
-from collections.abc import Callable, Collection, Iterator, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
 
-from models.allocation.arena.assignment import Assignment, Moves
+from models.allocation.arena.assignment import Assignment, Moves, Way
 from stowplan.arrays import FloatMatrix, FloatVector, IntMatrix, IntVector, Mask
 
 _NOBODY = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Want:
-    """What a configuration needs. rows: int64 (r,), those in which it takes something; demand: int64 (r,), how much;
-    kinds: int64 (k,), ascending, the changes that free something there."""
+class _Changes:
+    """Changes that fit once the slack (m,) covers what they take beyond what they free.
+
+    kinds: int64 (k,), ascending, each with a launched job that can change so. freed: int64 (m, k); relieving: int64
+    (r, k), the same in the rows of interest. gains: float64 (k,) and jobs: int64 (k,), of the best change of each kind.
+    """
+
+    kinds: IntVector
+    freed: IntMatrix
+    relieving: IntMatrix
+    gains: FloatVector
+    jobs: IntVector
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Site:
+    """Rows in which blocks lack room. rows: int64 (r,); units: int64 (r,), GPUs per unit of each.
+
+    kinds: int64 (k,), ascending, the changes that free something there; sources: the configurations that they leave.
+    changes: those that can be made, None where they are to be looked up anew. version: grows when they change.
+    """
 
     rows: IntVector
-    demand: IntVector
+    units: IntVector
     kinds: IntVector
+    sources: frozenset[int]
+    changes: _Changes | None = None
+    version: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Found:
+    """Ways that hold at one slack, version of a site's changes, and depth."""
+
+    standing: tuple[bytes, int, int]
+    ways: Sequence[Way]
 
 
 class Room:
     """The best change of each kind at the present standing of an assignment, and ways to make room by such changes.
 
-    Kinds are numbered `before * C + after`. Whoever applies moves to the assignment says so to `moved`.
+    The K configurations that some job is offered have numbers of their own here; kinds are `before * K + after`.
+    Whoever applies moves to the assignment says so to `moved`.
     """
 
     def __init__(self, assignment: Assignment, depth: int) -> None:
         """`depth`: most changes of a search, for which so many of the next best of each kind are kept."""
         self._assignment = assignment
-        self._size = len(assignment.instance.configurations)
-        before, after = np.divmod(np.arange(self._size**2), self._size)
-        self._freed = assignment.demand[:, before] - assignment.demand[:, after]
+        self._size = assignment.offered.size
+        self._number = {c: k for k, c in enumerate(assignment.offered.tolist())}
+        demand = assignment.demand[:, assignment.offered]
+        before, self._after = np.divmod(np.arange(self._size**2), max(1, self._size))
+        self._freed: IntMatrix = demand[:, before] - demand[:, self._after]
         self._gains: FloatMatrix = np.full((self._size**2, depth + 1), -np.inf)
         self._jobs: IntMatrix = np.full((self._size**2, depth + 1), _NOBODY)
         self._stale = set(range(self._size))
-        self._wants: dict[int, _Want] = {}
-        self._ways: dict[int, list[Moves]] = {}
-        self._fits: Mask | None = None
+        self._worst = assignment.two_largest()
+        self._sites: dict[bytes, _Site] = {}
+        self._site_of: dict[int, _Site] = {}
+        self._found: dict[int, _Found] = {}
 
-    def moved(self, moves: Moves, before: Collection[int]) -> None:
-        """Jobs have moved, away from the configurations `before` (-1: from none)."""
-        self._ways.clear()
-        self._fits = None
-        self._stale |= {*before, *moves.values()} - {_NOBODY}
-
-    def all_moved(self) -> None:
-        """What every change gains may be another."""
-        self._stale.update(range(self._size))
+    def moved(self, concerned: Iterable[int]) -> None:
+        """Jobs have moved, away from and to the configurations `concerned`."""
+        self._stale.update(self._number[c] for c in concerned)
+        if self._assignment.instance.is_min_max:
+            before, self._worst = self._worst, self._assignment.two_largest()
+            if before != self._worst:
+                self._stale.update(self._number[c] for c in self._shaken(before[0], self._worst[0]))
 
     def best_fitting(self) -> tuple[float, Moves]:
         """The change that gains most of those that fit, and what it gains; (-inf, {}) where nothing fits."""
         self._refresh()
-        gain = np.where(self._fitting(), self._gains[:, 0], -np.inf)
-        kind = int(gain.argmax()) if gain.size else 0
-        if not gain.size or gain[kind] == -np.inf:
+        kinds = np.flatnonzero(self._gains[:, 0] > -np.inf)
+        kinds = kinds[_fitting(self._freed[:, kinds], self._assignment.slack)]
+        if not kinds.size:
             return -np.inf, {}
-        return float(gain[kind]), {int(self._jobs[kind, 0]): kind % self._size}
+        kind = int(kinds[self._gains[kinds, 0].argmax()])
+        return float(self._gains[kind, 0]), {int(self._jobs[kind, 0]): self._target(kind)}
 
-    def ways(self, c: int, depth: int, must_stop: Callable[[], bool]) -> list[Moves]:
+    def ways(self, c: int, depth: int, must_stop: Callable[[], bool]) -> Sequence[Way]:
         """Ways to make room for configuration `c` by at most `depth` changes; they do not depend on who wants it."""
-        if c not in self._ways:
-            self._ways[c] = list(self._search(c, depth, None, must_stop))
-        return self._ways[c]
+        self._refresh()
+        site = self._site(c)
+        standing = (self._assignment.slack.tobytes(), site.version, depth)
+        found = self._found.get(c)
+        if found is None or found.standing != standing:
+            found = _Found(standing=standing, ways=self._search(c, site, depth, None, must_stop))
+            self._found[c] = found
+        return found.ways
 
-    def ways_for(self, mover: int, c: int, depth: int, must_stop: Callable[[], bool]) -> list[Moves]:
+    def ways_for(self, mover: int, c: int, depth: int, must_stop: Callable[[], bool]) -> Sequence[Way]:
         """The same for a launched job that leaves its own block for it."""
-        return list(self._search(c, depth, mover, must_stop))
+        self._refresh()
+        return self._search(c, self._site(c), depth, mover, must_stop)
 
-    def _search(self, c: int, depth: int, mover: int | None, must_stop: Callable[[], bool]) -> Iterator[Moves]:
+    def _search(
+        self, c: int, site: _Site, depth: int, mover: int | None, must_stop: Callable[[], bool]
+    ) -> Sequence[Way]:
         """No change where `c` fits; else, after every number of cheap steps, one that closes the rest of the shortage
         alone."""
-        assignment, want = self._assignment, self._want(c)
+        assignment, units = self._assignment, site.units
         slack = assignment.slack if mover is None else assignment.slack_without(mover)
-        units = assignment.units[want.rows]
-        short = int(units @ np.maximum(0, want.demand - slack[want.rows]))
-        moves: dict[int, int] = {}
+        demand = assignment.demand[site.rows, c]
+        lacking = demand - slack[site.rows]
+        short = int(units @ np.maximum(0, lacking))
         if not short:
-            yield moves
-            return
-        self._refresh()
+            return [assignment.way({})]
+        changes = self._changes(site)
+        moves: dict[int, int] = {}
+        found: list[Way] = []
         for step in range(depth):
             if must_stop():
-                return
-            kinds, gain, jobs = self._possible(want.kinds, slack, moves.keys() if mover is None else {*moves, mover})
-            left = slack[want.rows, None] + self._freed[want.rows[:, None], kinds]
-            relief = short - units @ np.maximum(0, want.demand[:, None] - left)
-            closing = np.flatnonzero(relief == short)
+                break
+            gains, jobs, fits = changes.gains, changes.jobs, _fitting(changes.freed, slack)
+            moved = moves.keys() if mover is None else {*moves, mover}
+            if moved:
+                gains, jobs = self._without(changes, moved)
+                fits &= gains > -np.inf
+            relief = short - units @ np.maximum(0, lacking[:, None] - changes.relieving)
+            closing = (fits & (relief == short)).nonzero()[0]
             if closing.size:
-                k = closing[gain[closing].argmax()]
-                yield {**moves, int(jobs[k]): int(kinds[k]) % self._size}
-            useful = np.flatnonzero((relief > 0) & (relief < short))
-            if step == depth - 1 or not useful.size:
-                return
-            k = useful[(gain[useful] / relief[useful]).argmax()]
-            moves[int(jobs[k])] = int(kinds[k]) % self._size
-            slack, short = slack + self._freed[:, kinds[k]], short - int(relief[k])
+                k = closing[gains[closing].argmax()]
+                found.append(assignment.way({**moves, int(jobs[k]): self._target(changes.kinds[k])}))
+            if step == depth - 1:
+                break
+            useful = (fits & (relief > 0) & (relief < short)).nonzero()[0]
+            if not useful.size:
+                break
+            k = useful[(gains[useful] / relief[useful]).argmax()]
+            moves[int(jobs[k])] = self._target(changes.kinds[k])
+            slack, short = slack + changes.freed[:, k], short - int(relief[k])
+            lacking = lacking - changes.relieving[:, k]
+        return found
 
-    def _possible(
-        self, kinds: IntVector, slack: IntVector, moved: Set[int]
-    ) -> tuple[IntVector, FloatVector, IntVector]:
-        """Those of the kinds (k,) that fit where `slack` (m,) is free, with what the best change of each gains, and
-        whose it is, jobs `moved` left out."""
-        if not moved:
-            kinds = kinds[self._fitting()[kinds]]
-            return kinds, self._gains[kinds, 0], self._jobs[kinds, 0]
-        gain, jobs = self._gains[kinds, 0], self._jobs[kinds, 0]
-        for before in {int(self._assignment.chosen[job]) for job in moved}:
-            first, last = np.searchsorted(kinds, (before * self._size, (before + 1) * self._size))
-            if first < last:
-                gain[first:last], jobs[first:last] = self._next_best(kinds[first:last], moved)
-        there = np.flatnonzero(gain > -np.inf)
-        fits = there[(slack[:, None] + self._freed[:, kinds[there]] >= 0).all(axis=0)]
-        return kinds[fits], gain[fits], jobs[fits]
+    def _without(self, changes: _Changes, moved: Set[int]) -> tuple[FloatVector, IntVector]:
+        """What the best change of each kind (k,) gains, and whose it is, jobs `moved` left out."""
+        gains, jobs = changes.gains, changes.jobs
+        taken = _is_any(jobs, moved).nonzero()[0]
+        if not taken.size:
+            return gains, jobs
+        gains, jobs, kinds = gains.copy(), jobs.copy(), changes.kinds[taken]
+        if len(moved) < self._jobs.shape[1]:
+            next_jobs = self._jobs[kinds]
+            first = (~_is_any(next_jobs, moved)).argmax(axis=1)
+            gains[taken], jobs[taken] = self._gains[kinds, first], next_jobs[np.arange(taken.size), first]
+            return gains, jobs
+        before = kinds // self._size
+        for source in set(before.tolist()):
+            best, whose = self._best(source, moved)
+            own, after = taken[before == source], self._after[kinds[before == source]]
+            gains[own], jobs[own] = best[after, 0], whose[after, 0]
+        return gains, jobs
 
-    def _fitting(self) -> Mask:
-        """Kinds (C^2,) that some launched job can change by, and that fit as things stand."""
-        if self._fits is None:
-            fits = self._gains[:, 0] > -np.inf
-            fits[fits] = (self._assignment.slack[:, None] + self._freed[:, fits] >= 0).all(axis=0)
-            self._fits = fits
-        return self._fits
+    def _shaken(self, before: float, now: float) -> set[int]:
+        """Configurations with jobs to whose changes the largest cost makes a difference, which was another one before:
+        those of jobs that cost so much, and of jobs that could come to cost more.
 
-    def _want(self, c: int) -> _Want:
-        if c not in self._wants:
-            rows = np.flatnonzero(self._assignment.demand[:, c])
-            kinds = np.flatnonzero((self._freed[rows] > 0).any(axis=0))
-            self._wants[c] = _Want(rows=rows, demand=self._assignment.demand[rows, c], kinds=kinds)
-        return self._wants[c]
+        Where the largest cost has fallen, no change gains more than before, so that the best are the best still, unless
+        one of themselves gains less.
+        """
+        assignment = self._assignment
+        costs, chosen = assignment.costs, assignment.chosen
+        seen = (costs == before) | (costs == now)
+        if now > before:
+            new = assignment.offered_costs
+            seen |= ((new > before) & (new < np.inf)).any(axis=1)
+            return set(chosen[seen].tolist()) - {_NOBODY}
+        new = assignment.offered_costs[self._jobs, self._after[:, None]]
+        kinds = np.flatnonzero(((new > now) & (self._jobs != _NOBODY)).any(axis=1))
+        sources = assignment.offered[kinds // max(1, self._size)]
+        return {*chosen[seen].tolist(), *sources.tolist()} - {_NOBODY}
+
+    def _site(self, c: int) -> _Site:
+        if c not in self._site_of:
+            rows = self._assignment.demand[:, c].nonzero()[0]
+            key = rows.tobytes()
+            if key not in self._sites:
+                kinds = np.flatnonzero((self._freed[rows] > 0).any(axis=0))
+                self._sites[key] = _Site(
+                    rows=rows,
+                    units=self._assignment.units[rows],
+                    kinds=kinds,
+                    sources=frozenset((kinds // self._size).tolist()),
+                )
+            self._site_of[c] = self._sites[key]
+        return self._site_of[c]
+
+    def _changes(self, site: _Site) -> _Changes:
+        """Those of a site that can be made as things stand."""
+        if site.changes is None:
+            kinds = site.kinds[self._gains[site.kinds, 0] > -np.inf]
+            freed = self._freed[:, kinds]
+            site.changes = _Changes(
+                kinds=kinds,
+                freed=freed,
+                relieving=freed[site.rows],
+                gains=self._gains[kinds, 0],
+                jobs=self._jobs[kinds, 0],
+            )
+        return site.changes
+
+    def _target(self, kind: int) -> int:
+        """The configuration that a kind of change ends with."""
+        return int(self._assignment.offered[self._after[kind]])
 
     def _refresh(self) -> None:
+        """Look up the best changes again where they may be others. Most often they are not, where only the largest cost
+        is another one."""
+        changed = set()
         for before in self._stale:
             own = slice(before * self._size, (before + 1) * self._size)
-            self._gains[own], self._jobs[own] = self._best(before, frozenset())
+            gains, jobs = self._best(before, frozenset())
+            if not (np.array_equal(jobs, self._jobs[own]) and np.array_equal(gains, self._gains[own])):
+                self._gains[own], self._jobs[own] = gains, jobs
+                changed.add(before)
         self._stale.clear()
-
-    def _next_best(self, kinds: IntVector, moved: Set[int]) -> tuple[FloatVector, IntVector]:
-        """The best changes of kinds (k,) that leave one configuration, jobs `moved` left out."""
-        if len(moved) >= self._jobs.shape[1]:
-            gains, jobs = self._best(int(kinds[0]) // self._size, moved)
-            return gains[kinds % self._size, 0], jobs[kinds % self._size, 0]
-        jobs = self._jobs[kinds]
-        is_left = np.ones(jobs.shape, dtype=np.bool_)
-        for job in moved:
-            is_left &= jobs != job
-        row, first = np.arange(kinds.size), is_left.argmax(axis=1)
-        return self._gains[kinds, first], jobs[row, first]
+        for site in self._sites.values() if changed else ():
+            if not changed.isdisjoint(site.sources):
+                site.changes = None
+                site.version += 1
 
     def _best(self, before: int, left_out: Set[int]) -> tuple[FloatMatrix, IntMatrix]:
-        """What changes from `before` to each configuration gain, the best first (C, n), -inf where there are no more,
-        and whose they are."""
+        """What changes from `before` to each configuration gain, the best first (K, n), -inf where there are no more,
+        and whose they are; of equal ones the first job's."""
         num_best = self._jobs.shape[1]
         gains, found = np.full((self._size, num_best), -np.inf), np.full((self._size, num_best), _NOBODY)
-        jobs = np.flatnonzero(self._assignment.chosen == before)
+        jobs = (self._assignment.chosen == self._assignment.offered[before]).nonzero()[0]
         if left_out:
-            jobs = jobs[~np.isin(jobs, list(left_out))]
+            jobs = jobs[~_is_any(jobs, left_out)]
         if not jobs.size:
             return gains, found
-        all_gains = self._assignment.gains(jobs).T
-        all_gains[before] = -np.inf
-        best = np.argsort(-all_gains, axis=1, kind="stable")[:, :num_best]
-        gains[:, : best.shape[1]], found[:, : best.shape[1]] = np.take_along_axis(all_gains, best, axis=1), jobs[best]
+        left = np.ascontiguousarray(self._assignment.gains(jobs).T)
+        left[before] = -np.inf
+        every = np.arange(self._size)
+        for rank in range(min(num_best, jobs.size)):
+            best = left.argmax(axis=1)
+            gains[:, rank] = left[every, best]
+            found[:, rank] = jobs[best]
+            left[every, best] = -np.inf
+        found[gains == -np.inf] = _NOBODY
         return gains, found
+
+
+def _fitting(freed: IntMatrix, slack: IntVector) -> Mask:
+    """Which changes (k,) that free `freed` (m, k) fit where `slack` (m,) is left."""
+    return np.asarray(np.logical_and.reduce(freed >= -slack[:, None], axis=0))
+
+
+def _is_any(jobs: IntMatrix, of: Set[int]) -> Mask:
+    """Which of the jobs, of any shape, are among `of`, which are few."""
+    found = np.zeros(jobs.shape, dtype=np.bool_)
+    for job in of:
+        found |= jobs == job
+    return found

@@ -29,10 +29,10 @@ def chosen_configurations(instance: HorizonInstance, point: FloatVector) -> IntV
 
 
 def extract_plan(
-    instance: HorizonInstance, point: FloatVector, rent: FloatVector | None = None
+    instance: HorizonInstance, point: FloatVector, rent: FloatVector | None = None, *, is_proven: bool
 ) -> tuple[Plan, Outlook]:
     """Place what a point of the program chooses, say what is planned behind it, and what it is worth. `rent`: (S,),
-    what schedules take from others, where that is known."""
+    what schedules take from others, where that is known; `is_proven`: the point is optimal within the gap."""
     plan = extract_sia(instance.sia, chosen_configurations(instance, point))
     if instance.parameters.objective is HorizonObjective.GOODPUT:
         return plan, outlook_of(instance, point)
@@ -40,7 +40,7 @@ def extract_plan(
     return replace(
         plan,
         score=tuple(_scores(instance, point)),
-        unplaced=with_outlook(plan.unplaced, outlook, _starts_now(instance, point, rent)),
+        unplaced=with_outlook(plan.unplaced, outlook, _starts_now(instance, point, rent), is_proven=is_proven),
     ), outlook
 
 

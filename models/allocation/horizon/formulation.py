@@ -103,7 +103,7 @@ from solver.monitor import SolveMonitor
 from solver.options import SolveOptions
 from solver.problem import MatrixProblem
 from solver.registry import AUTO
-from solver.result import SolveResult
+from solver.result import SolveResult, TerminationReason
 from solver.sense import Sense
 from stowplan.arrays import FloatVector, IntVector
 from stowplan.errors import Issue
@@ -122,6 +122,7 @@ class HorizonFormulation(Formulation):
         self.outlook = Outlook(bounds_s=(), open_gpus={}, planned={})
         self._prices: Mapping[str, float] = {}
         self._rent: FloatVector | None = None
+        self._is_proven = False
 
     def named(self) -> MatrixProblem:
         """The same problem with names, as declared."""
@@ -134,10 +135,12 @@ class HorizonFormulation(Formulation):
         """Solve by schedules, or hand the whole to the backend that the options name."""
         by_time = self.instance.parameters.objective is HorizonObjective.COMPLETION_TIME
         if not by_time or options.solver not in _BY_SCHEDULES or not self.instance.sia.planned.size:
-            return self._settled(super().solve(options, monitor))
-        search = Search(self.instance, self.problem, options, monitor)
-        result = search.run()
-        self._prices, self._rent = search.prices, search.rent
+            result = super().solve(options, monitor)
+        else:
+            search = Search(self.instance, self.problem, options, monitor)
+            result = search.run()
+            self._prices, self._rent = search.prices, search.rent
+        self._is_proven = result.termination is TerminationReason.OPTIMAL
         return self._settled(result)
 
     def _settled(self, result: SolveResult) -> SolveResult:
@@ -163,7 +166,7 @@ class HorizonFormulation(Formulation):
     def extract(self, incumbent: FloatVector, clock: PhaseClock) -> Plan:
         """Place what the point chooses, explain who waits, and warn of what the placement costs."""
         with clock.phase("place"):
-            plan, self.outlook = extract_plan(self.instance, incumbent, self._rent)
+            plan, self.outlook = extract_plan(self.instance, incumbent, self._rent, is_proven=self._is_proven)
             chosen = chosen_configurations(self.instance, incumbent)
             self.warnings = (
                 *self.instance.sia.warnings,

@@ -1,4 +1,9 @@
-"""Why a job waits that could run: when it is planned to start, and on what."""
+"""Why a job waits that could run: when it is planned to start, and on what.
+
+Reasons beside those of Sia (`models.allocation.sia.unplaced`):
+  later_is_better  there is room for it, but all jobs end sooner on average when it starts later
+  not_decided      the solve ended at a limit before it was decided whether it starts now
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,17 +16,24 @@ _S_PER_MINUTE = 60.0
 _S_PER_HOUR = 3600.0
 # Reasons of Sia's that are about what others got, or about its own objective.
 _COMPETING = {"outcompeted", "queue_penalty_too_low", "within_gap"}
+_UNDECIDED = "the solve ended at a limit before it was decided whether it starts now; in the best plan until then it "
 
 
 def with_outlook(
-    unplaced: Sequence[UnplacedJob], outlook: Outlook, starts_now: Mapping[str, tuple[Shape, float]]
+    unplaced: Sequence[UnplacedJob],
+    outlook: Outlook,
+    starts_now: Mapping[str, tuple[Shape, float]],
+    *,
+    is_proven: bool,
 ) -> tuple[UnplacedJob, ...]:
     """Say of the jobs that others keep waiting when they are planned to start, and what to start now would take:
-    `starts_now` has a shape and seconds of others by job."""
-    return tuple(_explained(item, outlook, starts_now) for item in unplaced)
+    `starts_now` has a shape and seconds of others by job. `is_proven`: no better plan was left to be found."""
+    return tuple(_explained(item, outlook, starts_now, is_proven) for item in unplaced)
 
 
-def _explained(item: UnplacedJob, outlook: Outlook, starts_now: Mapping[str, tuple[Shape, float]]) -> UnplacedJob:
+def _explained(
+    item: UnplacedJob, outlook: Outlook, starts_now: Mapping[str, tuple[Shape, float]], is_proven: bool
+) -> UnplacedJob:
     planned = outlook.planned.get(item.job_id, ())
     if item.reason not in _COMPETING or not planned:
         return item
@@ -33,6 +45,9 @@ def _explained(item: UnplacedJob, outlook: Outlook, starts_now: Mapping[str, tup
         gpus = counted(num_gpus, f"{gpu_type} GPU")
         detail += f"; to start now on {gpus} would cost others {_about(others_s)} of their time in all"
         counts["others_lose_s"] = round(others_s)
+    if not is_proven:
+        detail = f"{_UNDECIDED}{detail}"
+        return replace(item, reason="not_decided", detail=detail, counts=counts)
     fits = item.reason != "outcompeted"
     return replace(item, reason="later_is_better" if fits else item.reason, detail=detail, counts=counts)
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from models.allocation.horizon.parameters import HorizonObjective, HorizonParameters
 from models.allocation.sia.parameters import SiaObjective, SiaParameters
-from models.allocation.sia.validation import policy_issues as sia_issues
+from models.allocation.sia.validation import goodput_policy_issues
 from models.wording import counted
 from models.workload import Snapshot
 from stowplan.errors import Issue, Severity
@@ -14,7 +14,8 @@ def policy_issues(snapshot: Snapshot, parameters: HorizonParameters) -> list[Iss
     """Every error and warning of this snapshot; pointers as in `snapshot_issues`. It asks for what Sia asks for."""
     by_time = parameters.objective is HorizonObjective.COMPLETION_TIME
     objective = SiaObjective.COMPLETION_TIME if by_time else SiaObjective.GOODPUT
-    found = sia_issues(snapshot, SiaParameters(objective=objective, epsilon=parameters.epsilon))
+    parameters_of_sia = SiaParameters(objective=objective, epsilon=parameters.epsilon)
+    found = goodput_policy_issues(snapshot, parameters_of_sia, "horizon")
     return [*found, *_deadline_warnings(snapshot, parameters)]
 
 

@@ -6,7 +6,8 @@ section 3.4, and shares no code with `utility`. Whether the GPUs are legal is `m
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,12 +22,16 @@ from models.wording import counted
 from models.workload import Adaptivity, Job, Snapshot
 from stowplan.arrays import FloatVector, Mask
 from stowplan.errors import Issue
+from stowplan.living import OfUnchanged
 from topology.cluster import Node, NodeState
 
 _RESTART_FLOOR = 0.01
+_NO_LIMIT = 2**62
 
 _Shape = tuple[str, int, int]
 """GPU type, nodes and GPUs."""
+# What a change costs jobs with their allocations on a cluster, by its price and the size of whole nodes.
+_factors: OfUnchanged[Job, float] = OfUnchanged()
 
 
 def allocation_violations(
@@ -43,19 +48,32 @@ def allocation_violations(
     audit = _Audit(snapshot, parameters, configurations, matrix, nodes)
     issues = [*coverage_violations(snapshot, plan), *_capacity_violations(snapshot, nodes, plan)]
     expected: dict[str | None, float] = {}
-    for job, goodput in zip(snapshot.jobs, matrix.goodput, strict=True):
-        if job.id not in allocations:
+    given = {i: allocations[job.id] for i, job in enumerate(snapshot.jobs) if job.id in allocations}
+    there = audit.there([(i, allocation) for i, (_, allocation) in given.items()])
+    for i, job in enumerate(snapshot.jobs):
+        if i not in given:
             expected[job.id] = audit.left_out(job)
         else:
-            k, allocation = allocations[job.id]
-            issues += audit.allocation_faults(f"/allocations/{k}", job, allocation, goodput)
-            expected[job.id] = audit.utility(job, allocation, goodput)
+            k, allocation = given[i]
+            if there[i].goodput <= 0 or parameters.double_at_most:
+                issues += audit.allocation_faults(f"/allocations/{k}", i, allocation, there[i])
+            expected[job.id] = audit.utility(i, allocation, there[i])
     keys = [term.job_id for term in plan.score]
     return [*issues, *score_violations(plan.score, keys, expected, objective, wanted="job")]
 
 
+@dataclass(frozen=True, slots=True)
+class _There:
+    """A job in the configuration `c` of its allocation, -1 for none: its goodput there, 0 for none, and whether the row
+    is normalised over it."""
+
+    c: int
+    goodput: float
+    is_own: bool
+
+
 class _Audit:
-    """Evaluates one job at a time."""
+    """Evaluates one job at a time, by its row."""
 
     def __init__(
         self,
@@ -65,9 +83,13 @@ class _Audit:
         matrix: GoodputMatrix,
         nodes: Mapping[str, Node],
     ) -> None:
+        self._jobs = snapshot.jobs
+        self._goodput = matrix.goodput
         self._parameters = parameters
         self._costs = parameters.objective is SiaObjective.GIVEN_COSTS
+        self._cluster = snapshot.cluster
         self._nodes = nodes
+        self._down = {node.id for node in nodes.values() if node.state is NodeState.DOWN}
         self._types = np.array(configurations.gpu_types)[configurations.type_index]
         self._num_gpus = configurations.num_gpus
         self._index = {
@@ -77,28 +99,47 @@ class _Audit:
             )
         }
         self._node_size = node_sizes(self._index)
+        self._priced = parameters.restart_price, tuple(self._node_size.items())
+        self._rows = self._own_rows()
+        self._slowest = self._slowest_per_gpu()
         self._completion: CompletionAudit | None = None
         if parameters.objective is SiaObjective.COMPLETION_TIME:
-            rows = [self._speeds(job, goodput) for job, goodput in zip(snapshot.jobs, matrix.goodput, strict=True)]
+            rows = [self._speeds(i) for i in range(len(snapshot.jobs))]
             kept = [self._index.get(shape, -1) if (shape := self._kept(job)) else -1 for job in snapshot.jobs]
             runs = [self._runs(job) for job in snapshot.jobs]
             self._completion = CompletionAudit(snapshot.jobs, rows, kept, runs, parameters)
         is_minimised = parameters.objective is SiaObjective.GOODPUT and parameters.fairness_power < 0
         self.sign = 1 if self._costs or is_minimised else -1
 
-    def utility(self, job: Job, allocation: JobAllocation, goodput: FloatVector) -> float:
+    def there(self, allocated: Sequence[tuple[int, JobAllocation]]) -> dict[int, _There]:
+        """Jobs in the configurations of their allocations. All at once: single elements of arrays take longer."""
+        rows = [i for i, _ in allocated]
+        found = [self._index.get(_shape(allocation), -1) for _, allocation in allocated]
+        if not self._index:
+            return dict.fromkeys(rows, _There(-1, 0.0, False))
+        columns = np.maximum(np.array(found, dtype=np.int64), 0)
+        goodput, is_own = self._goodput[rows, columns].tolist(), self._rows[rows, columns].tolist()
+        return {
+            i: _There(c, reached if c >= 0 else 0.0, own or c == self._pinned_to(i))
+            for i, c, reached, own in zip(rows, found, goodput, is_own, strict=True)
+        }
+
+    def utility(self, i: int, allocation: JobAllocation, there: _There) -> float:
         """What the allocation adds to the objective; 0 where the shape or its goodput is unknown (pinned jobs)."""
-        c = self._index.get(_shape(allocation), -1)
-        if c < 0 or goodput[c] <= 0:
+        job, slowest = self._jobs[i], self._slowest[i]
+        if there.goodput <= 0:
             return 0.0
         if self._costs:
-            return job.weight * float(goodput[c])
+            return job.weight * there.goodput
         if self._completion is not None:
-            return self._completion.utility(job, c)
-        speeds = self._speeds(job, goodput)
-        if speeds is None:
+            return self._completion.utility(job, there.c)
+        if math.isinf(slowest):
             return math.nan
-        value = float(speeds[0][c]) * self._restart_factor(job, allocation)
+        factor = _factors.get(job, (self._cluster, allocation), self._priced)
+        if factor is None:
+            factor = self._restart_factor(job, allocation)
+            _factors.put(job, (self._cluster, allocation), self._priced, factor)
+        value = (there.goodput / slowest if there.is_own else 0.0) * factor
         return job.weight * math.pow(value, self._parameters.fairness_power)
 
     def left_out(self, job: Job) -> float:
@@ -110,14 +151,12 @@ class _Audit:
             return value
         return value / math.pow(self._change_factor(job), abs(self._parameters.fairness_power))
 
-    def allocation_faults(
-        self, pointer: str, job: Job, allocation: JobAllocation, goodput: FloatVector
-    ) -> Iterator[Issue]:
+    def allocation_faults(self, pointer: str, i: int, allocation: JobAllocation, there: _There) -> Iterator[Issue]:
         """An allocation must be a configuration that the job can run on, no larger than the doubling rule allows."""
+        job = self._jobs[i]
         if self._is_pinned(job):
             return
-        c = self._index.get(_shape(allocation), -1)
-        if c < 0 or goodput[c] <= 0:
+        if there.goodput <= 0:
             yield Issue(
                 code="not_runnable",
                 pointer=pointer,
@@ -127,7 +166,7 @@ class _Audit:
             return
         if not self._parameters.double_at_most or job.reservation is not None:
             return
-        smallest = self._num_gpus[self._row(job, goodput) & (self._types == allocation.gpu_type)].min(initial=2**62)
+        smallest = self._num_gpus[self._rows[i] & (self._types == allocation.gpu_type)].min(initial=_NO_LIMIT)
         running = sum(len(part.gpus) for part in job.current or ()) if self._runs(job) else 0
         if allocation.num_gpus > max(int(smallest), 2 * running):
             yield Issue(
@@ -136,26 +175,49 @@ class _Audit:
                 detail=f"job {job.id!r} grows from {running} to {allocation.num_gpus} GPUs; at most twice",
             )
 
-    def _row(self, job: Job, goodput: FloatVector) -> Mask:
-        """Configurations (C,) over which the row is normalised."""
-        upper = job.min_gpus if job.adaptivity is Adaptivity.RIGID else job.max_gpus
-        own = (goodput > 0) & (self._num_gpus >= job.min_gpus)
-        if upper is not None:
-            own &= self._num_gpus <= upper
-        if job.gpu_types is not None:
-            own &= np.isin(self._types, job.gpu_types)
+    def _own_rows(self) -> Mask:
+        """Configurations (J, C) over which rows are normalised."""
+        least = np.array([job.min_gpus for job in self._jobs], dtype=np.int64)
+        uppers = (job.min_gpus if job.adaptivity is Adaptivity.RIGID else job.max_gpus for job in self._jobs)
+        most = np.array([_NO_LIMIT if upper is None else upper for upper in uppers], dtype=np.int64)
+        own = (self._goodput > 0) & (self._num_gpus >= least[:, None]) & (self._num_gpus <= most[:, None])
+        typed: dict[tuple[str, ...], Mask] = {}
+        for i, job in enumerate(self._jobs):
+            if job.gpu_types is not None:
+                if job.gpu_types not in typed:
+                    typed[job.gpu_types] = np.isin(self._types, job.gpu_types)
+                own[i] &= typed[job.gpu_types]
         return np.asarray(own)
 
-    def _speeds(self, job: Job, goodput: FloatVector) -> tuple[FloatVector, float] | None:
-        """Goodputs (C,) over that of one of its slowest GPUs, and that goodput; None where it cannot run anywhere."""
-        own = self._row(job, goodput)
+    def _pinned_to(self, i: int) -> int:
+        """The configuration that a pinned job keeps, whatever its bounds; -1 for none."""
+        job = self._jobs[i]
+        if job.preemptible:
+            return -1
         kept = self._index.get(self._held(job), -1) if self._is_pinned(job) else -1
-        if kept >= 0 and goodput[kept] > 0:
-            own[kept] = True
-        if not own.any():
+        return kept if kept >= 0 and self._goodput[i, kept] > 0 else -1
+
+    def _slowest_per_gpu(self) -> list[float]:
+        """Goodput (J) of one of the slowest GPUs of each row; inf of a job that cannot run anywhere."""
+        own = self._rows
+        pinned = [i for i, job in enumerate(self._jobs) if not job.preemptible and self._pinned_to(i) >= 0]
+        if pinned:
+            own = own.copy()
+            own[pinned, [self._pinned_to(i) for i in pinned]] = True
+        goodput = np.where(own, self._goodput, np.inf).min(axis=1, initial=np.inf)
+        num_gpus = np.where(own, self._num_gpus, _NO_LIMIT).min(axis=1, initial=_NO_LIMIT)
+        slowest: list[float] = (goodput / num_gpus).tolist()
+        return slowest
+
+    def _speeds(self, i: int) -> tuple[FloatVector, float] | None:
+        """Goodputs (C,) over that of one of its slowest GPUs, and that goodput; None where it cannot run anywhere."""
+        slowest = self._slowest[i]
+        if math.isinf(slowest):
             return None
-        slowest = float(goodput[own].min()) / float(self._num_gpus[own].min())
-        return np.where(own, goodput / slowest, 0.0), slowest
+        own, kept = self._rows[i].copy(), self._pinned_to(i)
+        if kept >= 0:
+            own[kept] = True
+        return np.where(own, self._goodput[i] / slowest, 0.0), slowest
 
     def _restart_factor(self, job: Job, allocation: JobAllocation) -> float:
         """Eq. 3, unless the job waits or stays in a shape that it may keep."""
@@ -184,9 +246,9 @@ class _Audit:
         return self._nodes[parts[0].node].gpu_type, len(parts), sum(len(part.gpus) for part in parts)
 
     def _runs(self, job: Job) -> bool:
-        return bool(job.current) and all(
-            self._nodes[part.node].state is not NodeState.DOWN for part in job.current or ()
-        )
+        if not job.current:
+            return False
+        return not self._down or self._down.isdisjoint(part.node for part in job.current)
 
     def _is_pinned(self, job: Job) -> bool:
         return not job.preemptible and self._runs(job)

@@ -20,10 +20,15 @@ from models.performance.goodput.matrix import placed as placed_goodputs
 from models.placement.nodes import assign_gpus
 from models.placement.occupancy import Slices, node_gpus
 from models.plan import Change, JobAllocation, Plan, ScoreTerm
+from models.workload import Job
 from stowplan.arrays import FloatVector, IntVector
 from stowplan.errors import Issue
+from stowplan.living import OfUnchanged
 from topology.bandwidth import fractions_of, group_fraction
 from topology.cluster import Cluster
+
+# Of jobs on a cluster, with their GPUs and goodput: in rounds that follow one another most are the same.
+_made: OfUnchanged[Job, JobAllocation] = OfUnchanged()
 
 
 def extract_plan(instance: SiaInstance, chosen: IntVector) -> Plan:
@@ -92,11 +97,16 @@ def _allocations(
     for i, c, goodput, batch_size, local_batch_size, accumulation_steps in rows:
         job = jobs[i]
         taken = slices[job.id]
+        numbers = goodput, batch_size, local_batch_size, accumulation_steps, as_goodput, taken
+        made = None if (i, c) in instance.plans else _made.get(job, (cluster,), numbers)
+        if made is not None:
+            yield made
+            continue
         gpus = node_gpus(taken, instance.snapshot)
         change = change_of(cluster, before.get(job.id), taken)
         estimate = instance.plans.get((i, c))
         plan, goodput = plans.on(job, estimate, gpus, goodput, stays=change is Change.KEPT)
-        yield JobAllocation(
+        allocation = JobAllocation(
             job_id=job.id,
             gpu_type=gpu_type_of(cluster, taken),
             num_gpus=num_gpus_of(taken),
@@ -109,6 +119,9 @@ def _allocations(
             expected_goodput=goodput if as_goodput and goodput > 0 else None,
             parallel_plan=plan,
         )
+        if estimate is None:
+            _made.put(job, (cluster,), numbers, allocation)
+        yield allocation
 
 
 def _shares(cluster: Cluster, placed: Sequence[Slices]) -> FloatVector:

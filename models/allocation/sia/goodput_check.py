@@ -16,8 +16,12 @@ from models.performance.goodput.bootstrap import scaling_parameters
 from models.performance.goodput.matrix import GoodputMatrix
 from models.performance.goodput.spec import GoodputModel
 from models.plan import JobAllocation, Plan
-from models.workload import Snapshot
+from models.workload import Job, Snapshot
 from stowplan.errors import Issue
+from stowplan.living import OfUnchanged
+
+# Jobs of which goodput and promise were found right, as computed here of the same model, on the same GPUs.
+_right: OfUnchanged[Job, bool] = OfUnchanged()
 
 
 def goodput_violations(
@@ -39,9 +43,14 @@ def goodput_violations(
     fields = (matrix.goodput, matrix.batch_size, matrix.local_batch_size, matrix.accumulation_steps)
     planned = zip(*(field[pairs].tolist() for field in fields), strict=True)
     for (k, claimed, i, _), (goodput, *steps) in zip(where, planned, strict=True):
-        allocation, model = plan.allocations[k], matrix.models[i]
+        allocation, model, job = plan.allocations[k], matrix.models[i], snapshot.jobs[i]
+        same, numbers = (snapshot.cluster, model, allocation), (goodput, *steps)
+        if _right.get(job, same, numbers):
+            continue
+        is_right = True
         promised = _goodput(model, allocation, audit.at_best(allocation.gpu_type, len(allocation.gpus)), *steps)
         if not math.isclose(promised, goodput, rel_tol=TOLERANCE):
+            is_right = False
             yield Issue(
                 code="wrong_goodput",
                 pointer=f"/allocations/{k}",
@@ -51,11 +60,14 @@ def goodput_violations(
         given = allocation.batch_size or 0, allocation.local_batch_size or 0, (allocation.accumulation_steps or 1) - 1
         right = _goodput(model, allocation, audit.here(allocation), *given)
         if not math.isclose(right, claimed, rel_tol=TOLERANCE):
+            is_right = False
             yield Issue(
                 code="wrong_goodput",
                 pointer=f"/allocations/{k}/expected_goodput",
                 detail=f"job {allocation.job_id!r} is said to reach {claimed}; where it is it reaches {right}",
             )
+        if is_right:
+            _right.put(job, same, numbers, True)
 
 
 def _goodput(

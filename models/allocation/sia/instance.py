@@ -12,7 +12,8 @@ from models.allocation.sia.utility import Utilities, utilities
 from models.clock import PhaseClock
 from models.configurations import ConfigurationSet, enumerate_configurations
 from models.parallelism.results import PlanEstimate, Rejection
-from models.performance.goodput.matrix import GoodputMatrix, evaluate
+from models.performance.goodput.matrix import GoodputMatrix
+from models.performance.goodput.rounds import evaluate_round
 from models.performance.goodput.spec import GoodputTable, ThroughputTable
 from models.placement.occupancy import Occupancy, occupancy
 from models.placement.placeability import PlaceabilityRows, placeability_rows
@@ -92,7 +93,7 @@ def sia_instance(snapshot: Snapshot, parameters: SiaParameters, clock: PhaseCloc
     """Evaluate goodputs and utilities, and list the feasible pairs."""
     with clock.phase("performance"):
         configurations = enumerate_configurations(snapshot.cluster).up_to(_most_gpus(snapshot))
-        matrix = evaluate(snapshot.jobs, configurations, _wanted(snapshot, configurations))
+        matrix = evaluate_round(snapshot.jobs, configurations, _wanted(snapshot, configurations))
         planned = _plan_models(snapshot, configurations, matrix)
     with clock.phase("build"):
         return instance_of(snapshot, parameters, configurations, matrix, planned)

@@ -22,17 +22,29 @@ from models.wording import counted
 from models.workload import Adaptivity, Job, Reservation, Snapshot
 from stowplan.arrays import Mask
 from stowplan.errors import InputError, Issue, Severity
+from stowplan.living import OfUnchanged
 from topology.cluster import NodeState
+
+# Jobs that were found to have no fault on a cluster, by the objective.
+_faultless: OfUnchanged[Job, bool] = OfUnchanged()
 
 
 def policy_issues(snapshot: Snapshot, parameters: SiaParameters) -> list[Issue]:
     """Every error and warning of this snapshot under these parameters; pointers as in `snapshot_issues`."""
+    return goodput_policy_issues(snapshot, parameters, "Sia")
+
+
+def goodput_policy_issues(snapshot: Snapshot, parameters: SiaParameters, policy: str) -> list[Issue]:
+    """What `policy_issues` says, of a policy that asks for what Sia asks for; `policy`: its name in sentences."""
     taken = occupancy(snapshot)
     configurations = enumerate_configurations(snapshot.cluster)
     gpu_types = {kind.name for kind in snapshot.cluster.gpu_types}
     shared = with_shared_observations(snapshot.jobs)
     issues = list(sharing_issues(shared))
-    faults = [_job_issues(k, snapshot, parameters, taken, configurations, gpu_types) for k in range(len(snapshot.jobs))]
+    faults = [
+        _job_issues(k, snapshot, parameters, taken, configurations, gpu_types, policy)
+        for k in range(len(snapshot.jobs))
+    ]
     # Performance is asked only where it is known to be sound.
     asked = {
         k: job.reservation
@@ -41,9 +53,10 @@ def policy_issues(snapshot: Snapshot, parameters: SiaParameters) -> list[Issue]:
     }
     for k in _cannot_run({k: (shared[k], reservation) for k, reservation in asked.items()}, configurations):
         faults[k].append(_reservation_cannot_run(k, shared[k], asked[k]))
+    takes_work = all(node.state is NodeState.UP for node in snapshot.cluster.nodes)
     for k, job in enumerate(snapshot.jobs):
         issues += faults[k]
-        if job.id in taken.running:
+        if not takes_work and job.id in taken.running:
             issues += _placement_warnings(f"/jobs/{k}", job, snapshot, taken)
     return [*issues, *_remaining_warnings(snapshot.jobs, parameters)]
 
@@ -55,26 +68,33 @@ def _job_issues(
     taken: Occupancy,
     configurations: ConfigurationSet,
     gpu_types: Set[str],
+    policy: str,
 ) -> list[Issue]:
     """Faults of job `k`, without what its performance says of its reservation."""
     job, pointer = snapshot.jobs[k], f"/jobs/{k}"
-    faults = [*_performance_issues(pointer, job, parameters, job.id in taken.pinned)]
+    if _faultless.get(job, (snapshot.cluster,), parameters.objective):
+        return []
+    faults = [*_performance_issues(pointer, job, parameters, policy, is_pinned=job.id in taken.pinned)]
     if job.performance:
         faults += performance_issues(job.performance, f"{pointer}/performance", gpu_types)
     faults += bound_issues(pointer, job)
     if job.reservation is not None:
         faults += _reservation_issues(pointer, job, job.reservation, snapshot, taken, configurations)
+    if not faults:
+        _faultless.put(job, (snapshot.cluster,), parameters.objective, True)
     return faults
 
 
-def _performance_issues(pointer: str, job: Job, parameters: SiaParameters, is_pinned: bool) -> Iterator[Issue]:
+def _performance_issues(
+    pointer: str, job: Job, parameters: SiaParameters, policy: str, *, is_pinned: bool
+) -> Iterator[Issue]:
     if job.performance is None and (job.model is None or parameters.objective is SiaObjective.GIVEN_COSTS):
         if not is_pinned:
             yield Issue(
                 code="missing_performance",
                 pointer=f"{pointer}/performance",
-                detail=f"job {job.id!r} has no performance; Sia needs one, or a transformer or operators, for every "
-                "job that it may place",
+                detail=f"job {job.id!r} has no performance; {policy} needs one, or a transformer or operators, for "
+                "every job that it may place",
             )
     elif parameters.objective is SiaObjective.GIVEN_COSTS and not isinstance(job.performance, GoodputTable):
         yield Issue(

@@ -22,6 +22,7 @@ from models.performance.goodput.spec import (
 )
 from models.wording import counted
 from stowplan.errors import Issue, Severity
+from stowplan.living import OfLiving
 
 _GAMMA_MAX = 10.0
 # Counts are exact in float64 up to here.
@@ -31,6 +32,8 @@ _Shape = tuple[str, int, int | None]
 """GPU type, GPUs and nodes of an entry."""
 _TIMES = ("alpha_c", "beta_c", "alpha_r", "beta_r", "alpha_n", "beta_n")
 _times_of = attrgetter(*_TIMES)
+# Performances without fault, with the GPU types that there were: jobs of a round are those of the one before.
+_sound: OfLiving[Performance, frozenset[str]] = OfLiving()
 
 
 def performance_issues(performance: Performance, pointer: str, gpu_types: Collection[str]) -> list[Issue]:
@@ -39,13 +42,23 @@ def performance_issues(performance: Performance, pointer: str, gpu_types: Collec
     `pointer` is the JSON pointer of the performance itself (`/jobs/3/performance`); `gpu_types` are the names that
     the cluster knows. Any other name is an error: a misspelt type would silently exclude the job from it.
     """
+    names = frozenset(gpu_types)
+    if _sound.get(performance) == names:
+        return []
+    issues = list(_issues(performance, pointer, names))
+    if not issues:
+        _sound.put(performance, names)
+    return issues
+
+
+def _issues(performance: Performance, pointer: str, gpu_types: frozenset[str]) -> Iterator[Issue]:
     match performance:
         case GoodputModel():
-            return list(_model_issues(performance, pointer, gpu_types))
+            return _model_issues(performance, pointer, gpu_types)
         case GoodputObservations():
-            return list(_observations_issues(performance, pointer, gpu_types))
+            return _observations_issues(performance, pointer, gpu_types)
         case ThroughputTable() | GoodputTable():
-            return list(_table_issues(performance, pointer, gpu_types))
+            return _table_issues(performance, pointer, gpu_types)
     assert_never(performance)
 
 

@@ -48,12 +48,27 @@ class GoodputMatrix:
     models: Mapping[int, GoodputModel] = field(default_factory=dict)
 
 
-def evaluate(jobs: Sequence[Job], configurations: ConfigurationSet, wanted: Mask | None = None) -> GoodputMatrix:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class KnownPairs:
+    """What was found before: `models` of jobs, and the goodputs of `pairs` (J, C) of theirs; the rest of `matrix` is 0,
+    and filled in by who gets it."""
+
+    matrix: GoodputMatrix
+    models: Mapping[int, GoodputModel]
+    pairs: Mask
+
+
+def evaluate(
+    jobs: Sequence[Job],
+    configurations: ConfigurationSet,
+    wanted: Mask | None = None,
+    known: KnownPairs | None = None,
+) -> GoodputMatrix:
     """Evaluate all jobs on all configurations; the row of a job without performance is 0.
 
     Performances must have passed `performance_issues`. Observations that jobs share are put together and fitted first,
     equal ones once. The batch search, which is most of the work, is left out where `wanted` (J, C) is False: there too
-    goodput is 0.
+    goodput is 0; and where pairs are `known`, which must be wanted.
 
     Raises
     ------
@@ -61,18 +76,27 @@ def evaluate(jobs: Sequence[Job], configurations: ConfigurationSet, wanted: Mask
         When a goodput is not finite: parameters of absurd magnitude that no single check refuses.
     """
     shape = (len(jobs), len(configurations))
-    matrix = GoodputMatrix(
+    if wanted is None:
+        wanted = np.ones(shape, dtype=np.bool_)
+    if known is None:
+        matrix = replace(_zeros(shape), models=_goodput_models(jobs, {}))
+    else:
+        matrix, wanted = replace(known.matrix, models=_goodput_models(jobs, known.models)), wanted & ~known.pairs
+    _fill_tables(matrix, jobs, configurations)
+    _fill_models(matrix, jobs, configurations, wanted)
+    _raise_unless_finite(matrix, jobs)
+    return matrix
+
+
+def _zeros(shape: tuple[int, int]) -> GoodputMatrix:
+    """A matrix in which nobody can run."""
+    return GoodputMatrix(
         goodput=np.zeros(shape),
         throughput=np.zeros(shape),
         batch_size=np.zeros(shape, dtype=np.int64),
         local_batch_size=np.zeros(shape, dtype=np.int64),
         accumulation_steps=np.zeros(shape, dtype=np.int64),
-        models=_goodput_models(jobs),
     )
-    _fill_tables(matrix, jobs, configurations)
-    _fill_models(matrix, jobs, configurations, np.ones(shape, dtype=np.bool_) if wanted is None else wanted)
-    _raise_unless_finite(matrix, jobs)
-    return matrix
 
 
 def placed(
@@ -126,11 +150,16 @@ def _fill_tables(matrix: GoodputMatrix, jobs: Sequence[Job], configurations: Con
     matrix.batch_size[rows] = np.where(matrix.goodput[rows] > 0, batch_sizes[:, None], 0)
 
 
-def _goodput_models(jobs: Sequence[Job]) -> dict[int, GoodputModel]:
-    """Job index -> goodput model, for the jobs that have one or observations for one."""
-    shared = with_shared_observations(jobs)
-    observed = {j: job.performance for j, job in enumerate(shared) if isinstance(job.performance, GoodputObservations)}
+def _goodput_models(jobs: Sequence[Job], known: Mapping[int, GoodputModel]) -> dict[int, GoodputModel]:
+    """Job index -> goodput model, for the jobs that have one or observations for one, of which some are known."""
     given = {j: job.performance for j, job in enumerate(jobs) if isinstance(job.performance, GoodputModel)}
+    given.update(known)
+    shared = with_shared_observations(jobs)
+    observed = {
+        j: job.performance
+        for j, job in enumerate(shared)
+        if isinstance(job.performance, GoodputObservations) and j not in known
+    }
     if not observed:
         return given
     # What fits loads scipy.optimize.
@@ -141,8 +170,9 @@ def _goodput_models(jobs: Sequence[Job]) -> dict[int, GoodputModel]:
 
 def _fill_models(matrix: GoodputMatrix, jobs: Sequence[Job], configurations: ConfigurationSet, wanted: Mask) -> None:
     """Evaluate the jobs with a model on the configurations that are wanted (J, C)."""
+    is_wanted: Mask = np.asarray(wanted.any(axis=1))
     for elastic in (True, False):
-        chosen = [j for j in matrix.models if (jobs[j].adaptivity is Adaptivity.ELASTIC) is elastic]
+        chosen = [j for j in matrix.models if is_wanted[j] and (jobs[j].adaptivity is Adaptivity.ELASTIC) is elastic]
         _search(matrix, {j: matrix.models[j] for j in chosen}, configurations, wanted, elastic=elastic)
 
 

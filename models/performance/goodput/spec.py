@@ -7,6 +7,7 @@ on each configuration (nodes, GPUs, GPU type), and with which batch size.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from stowplan.living import Living
 from stowplan.pickling import quickly_pickled
 
 
@@ -66,7 +67,7 @@ class TypeProfile:
 
 @quickly_pickled
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GoodputModel:
+class GoodputModel(Living):
     """Elastic data-parallel training: throughput times statistical efficiency, batch size chosen by the planner.
 
     `profiles` maps GPU type name -> profile; a type that is missing cannot run the job.
@@ -96,7 +97,7 @@ class Observation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GoodputObservations:
+class GoodputObservations(Living):
     """Raw measurements; `models.performance.goodput.fit` turns them into a `GoodputModel`.
 
     `max_local_batch`: per GPU type; where missing, the largest one observed on that type.
@@ -124,7 +125,7 @@ class TableEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ThroughputTable:
+class ThroughputTable(Living):
     """Measured or estimated samples/s per (GPU type, count) at a fixed batch size: goodput is throughput."""
 
     entries: tuple[TableEntry, ...]
@@ -132,7 +133,7 @@ class ThroughputTable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GoodputTable:
+class GoodputTable(Living):
     """Explicit goodput per (GPU type, count), any unit that is the same along the row.
 
     With the Sia parameter `objective = "given_costs"` the values are costs to be minimised, taken as given.

@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from stowplan.child_environment import child_environment
 from tests.api.calendars import other_process
 from tests.api.calendars.other_process import Unguarded
 from tests.api.calendars.test_calendars import START, Clock, Rooms
+from tests.api.postgresql import Server
 from tests.paths import ROOT
 
 pytestmark = pytest.mark.slow
@@ -49,21 +50,31 @@ class Service:
         self.process.stdout.close()
 
 
-@pytest.fixture
-def rooms(lasting: Path | str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rooms]:
+@pytest.fixture(scope="module", params=["file", "postgresql"])
+def location(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path | str:
+    """A database of each kind, which tests share with the two services on it."""
+    if request.param == "postgresql":
+        server: Server = request.getfixturevalue("postgresql")
+        return server.database()
+    return tmp_path_factory.mktemp("shared") / "plans.sqlite"
+
+
+@pytest.fixture(scope="module")
+def rooms(location: Path | str) -> Iterator[Rooms]:
     """A calendar in a database that others may open."""
-    monkeypatch.setattr(sqlite, "DatabaseFile", Unguarded)
-    store = Store(lasting)
-    made = Rooms(store, Clock())
-    made.write()
-    yield made
-    store.close()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sqlite, "DatabaseFile", Unguarded)
+        store = Store(location)
+    with closing(store):
+        made = Rooms(store, Clock())
+        made.write()
+        yield made
 
 
-@pytest.fixture
-def services(rooms: Rooms, lasting: Path | str) -> Iterator[tuple[Service, Service]]:  # noqa: ARG001 - it makes it
+@pytest.fixture(scope="module")
+def services(rooms: Rooms, location: Path | str) -> Iterator[tuple[Service, Service]]:  # noqa: ARG001 - it makes it
     with ExitStack() as stack:
-        made = Service(lasting), Service(lasting)
+        made = Service(location), Service(location)
         for service in made:
             stack.callback(service.close)
         for service in made:
@@ -78,7 +89,7 @@ def proposed(rooms: Rooms, turn: int) -> list[ReservationDoc]:
 
 def test_who_confirms_second_sees_the_first_and_is_told(services: tuple[Service, Service], rooms: Rooms) -> None:
     """The first has begun to decide when the second begins, and ends only then."""
-    (first, second), (a, b) = services, proposed(rooms, 1)
+    (first, second), (a, b) = services, proposed(rooms, 0)
     first.tell(f"hold {a.id}")
     assert [first.heard(), first.heard()] == ["begins", {"inside": []}]
     second.tell(f"hold {b.id}")
@@ -86,16 +97,17 @@ def test_who_confirms_second_sees_the_first_and_is_told(services: tuple[Service,
     first.tell("go on")
     assert first.heard() is None
     # It has waited: it decides by what the first one has written.
-    assert second.heard() == {"inside": ["a1"]}
+    assert second.heard() == {"inside": ["a0"]}
     second.tell("go on")
     error = second.heard()
     assert error["code"] == "calendar_conflict"
-    assert "'a1'" in error["detail"]
-    assert "'b1'" in error["detail"]
-    assert [known.entry.name for known in rooms.calendars.calendar("main").reservations] == ["a1"]
+    assert "'a0'" in error["detail"]
+    assert "'b0'" in error["detail"]
+    assert [known.entry.name for known in rooms.calendars.calendar("main").reservations] == ["a0"]
 
 
 def test_of_two_confirmations_at_the_same_time_one_wins(services: tuple[Service, Service], rooms: Rooms) -> None:
+    before = len(rooms.calendars.calendar("main").reservations)
     for turn in range(1, 11):
         pair = proposed(rooms, turn)
         for service, one in zip(services, pair, strict=True):
@@ -105,7 +117,7 @@ def test_of_two_confirmations_at_the_same_time_one_wins(services: tuple[Service,
         assert error["code"] == "calendar_conflict"
         assert f"'a{turn}'" in error["detail"]
         assert f"'b{turn}'" in error["detail"]
-    assert len(rooms.calendars.calendar("main").reservations) == 10
+    assert len(rooms.calendars.calendar("main").reservations) == before + 10
 
 
 def test_a_second_service_on_a_file_is_refused(tmp_path: Path) -> None:

@@ -344,7 +344,7 @@ def test_gpus_in_use_may_be_a_count() -> None:
     assert snapshot_from_document(SNAPSHOT.validate_json(json_text(snapshot))).cluster.nodes[0].gpus_in_use == (0, 1)
 
 
-def _outcome() -> PlanOutcome:
+def outcome_with_everything() -> PlanOutcome:
     spread = SpreadPair(dp=2, pp=1)
     placement = PretrainingPlacement(
         job_id="llm",
@@ -411,7 +411,7 @@ def _outcome() -> PlanOutcome:
 
 
 def test_an_outcome_survives_the_round_trip() -> None:
-    outcome = _outcome()
+    outcome = outcome_with_everything()
     nodes = tuple(Node(id=f"n{k}", gpu_type="a", num_gpus=2) for k in range(2))
     kind = GpuType(
         name="a",

@@ -17,6 +17,7 @@ from sqlalchemy import text
 from api.app import create_app
 from api.common.errors import DeploymentConflictError, StoreError
 from api.deployments import sharing
+from api.deployments.conflicts import refuse_conflicts
 from api.deployments.folder import DeploymentFolder
 from api.deployments.present import told_document
 from api.deployments.service import Deployments
@@ -347,11 +348,10 @@ def test_of_services_of_one_folder_one_deploys_a_job(
     deploying: list[Deployments], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks, is_done = Event(), Event()
-    whole = Deployments._refuse_conflicts
 
-    def look(service: Deployments, *given: Any, **options: Any) -> None:
-        whole(service, *given, **options)
-        if service is deploying[0]:
+    def look(own: DeploymentFolder, *given: Any, **options: Any) -> None:
+        refuse_conflicts(own, *given, **options)
+        if own is deploying[0]._folder:
             # Between its look at the folder and its claim, the other one begins and is done if it can.
             looks.set()
             is_done.wait(0.5)
@@ -362,7 +362,7 @@ def test_of_services_of_one_folder_one_deploys_a_job(
         is_done.set()
         return is_created
 
-    monkeypatch.setattr(Deployments, "_refuse_conflicts", look)
+    monkeypatch.setattr("api.deployments.service.refuse_conflicts", look)
     with ThreadPoolExecutor(1) as thread:
         meanwhile = thread.submit(deploy_meanwhile)
         assert [created(deploying[0], "tiny"), meanwhile.result()] == [True, False]

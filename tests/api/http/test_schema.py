@@ -5,7 +5,7 @@ refused.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 from uuid import uuid4
 
@@ -78,31 +78,45 @@ def calibrated(service: httpx.Client) -> str:
     return str(answer.json()["name"])
 
 
-def made(service: httpx.Client) -> dict[str, str]:
-    """Parameters of paths where there is something."""
+def with_calendar(service: httpx.Client, name: str) -> str:
+    """A cluster that has a calendar."""
+    answer = service.put(f"/v1/clusters/{name}/calendar", content=json_text(CALENDAR_EXAMPLE), headers=JSON)
     # Several times the same: it was there before then.
-    service.put("/v1/clusters/main/calendar", content=json_text(CALENDAR_EXAMPLE), headers=JSON)
-    return {
-        "name": "main",
-        "reservation_id": post(service, "/v1/reservations", {**RESERVATION_EXAMPLE, "until_time": None}).json()["id"],
-        "plan_id": planned(service, sia_request())["id"],
-        "snapshot_id": post(service, "/v1/snapshots", sia_request()["snapshot"]).json()["id"],
-        "replays_id": waited(service, post(service, "/v1/replays", REPLAY_EXAMPLE)).json()["id"],
-        "forecaster": trained(service),
-        "calibration": calibrated(service),
-        "example_id": "quickstart",
-    }
+    assert answer.status_code in {200, 201, 412, 428}, answer.text
+    return name
+
+
+def reserved(service: httpx.Client) -> str:
+    """A reservation of the cluster `main`."""
+    with_calendar(service, "main")
+    return str(post(service, "/v1/reservations", {**RESERVATION_EXAMPLE, "until_time": None}).json()["id"])
+
+
+# What makes the thing that a parameter of a path names.
+_MAKERS: dict[str, Callable[[httpx.Client], str]] = {
+    "name": lambda service: with_calendar(service, f"c{uuid4().hex}"),
+    "reservation_id": reserved,
+    "plan_id": lambda service: str(planned(service, sia_request())["id"]),
+    "snapshot_id": lambda service: str(post(service, "/v1/snapshots", sia_request()["snapshot"]).json()["id"]),
+    "replays_id": lambda service: str(waited(service, post(service, "/v1/replays", REPLAY_EXAMPLE)).json()["id"]),
+    "forecaster": trained,
+    "calibration": calibrated,
+    "example_id": lambda _: "quickstart",
+}
 
 
 @pytest.fixture(scope="module")
 def shared(service: httpx.Client) -> dict[str, str]:
     """What all operations find but those that delete."""
-    return made(service)
+    return {name: make(service) for name, make in _MAKERS.items()} | {"name": "main"}
 
 
 @pytest.fixture
-def known(service: httpx.Client, shared: dict[str, str], method: str) -> dict[str, str]:
-    return made(service) if method == "delete" else shared
+def known(service: httpx.Client, shared: dict[str, str], path: str, method: str) -> dict[str, str]:
+    """Parameters of paths where there is something; what is deleted is there for this test alone."""
+    if method != "delete":
+        return shared
+    return {name: make(service) for name, make in _MAKERS.items() if f"{{{name}}}" in path}
 
 
 @pytest.mark.parametrize(("path", "method"), _OPERATIONS)

@@ -1,6 +1,7 @@
 """Requests that other processes read: the same answers, whoever reads, and an end in time."""
 
 import asyncio
+import json
 import pickle
 from collections.abc import Iterator
 from typing import cast
@@ -12,11 +13,14 @@ from api.app import create_app
 from api.common.errors import WorkerTimeoutError
 from api.plans.outcome import PLAN_TASK
 from api.plans.reading import READ_PLAN, ReadPlan, read_plan
+from api.reading import packed
 from api.reading.packed import key_of
 from api.reading.readers import Readers
 from api.reading.texts import Lacking, RequestText, WantedForecasts
+from api.store.texts import Body, deflated
 from api.workers import reader_pool
 from models.forecast.known import KnownJob
+from models.plan import PlanRequest
 from models.policies import POLICIES
 from solver.monitor import SolveMonitor
 from solver.pool import QueueFullError, Ticket, WorkerPool
@@ -95,7 +99,32 @@ def test_an_idle_worker_reads_and_plans_what_it_has_read(
     planned(elsewhere, sia_request())
     (read, _, at_once), (plan, key, waits_not) = submitted
     assert (read, at_once, plan, waits_not) == (READ_PLAN, True, PLAN_TASK, False)
-    assert key in {worker.keeps for worker in pool._workers}
+    assert any(key in worker.keeps for worker in pool._workers)
+
+
+@pytest.mark.slow
+def test_changes_go_to_the_worker_that_keeps_their_base(
+    elsewhere: httpx.Client, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = planned(elsewhere, sia_request())
+    wanted: list[tuple[str, object]] = []
+    submit = pool.submit
+
+    def watched(task: str, *arguments: object, **options: object) -> Ticket:
+        wanted.append((task, options.get("wants")))
+        return submit(task, *arguments, **options)  # type: ignore[arg-type]  # as they came
+
+    monkeypatch.setattr(pool, "submit", watched)
+    request = {**sia_request(), "snapshot": {"base": base["id"], "jobs": {"j0": {"age_s": 5}}}}
+    after = planned(elsewhere, request)
+    # What it says, then with the base, which the worker knows that has planned it.
+    (first, nothing), (second, kept), (plan, own) = wanted
+    assert (first, nothing, second, plan) == (READ_PLAN, None, READ_PLAN, PLAN_TASK)
+    keepers = [worker for worker in pool._workers if kept in worker.keeps]
+    assert keepers
+    assert any(own in worker.keeps for worker in keepers)
+    whole = planned(elsewhere, changed(sia_request(), "/snapshot/jobs/0/age_s", 5))
+    assert (after["input_hash"], after["allocations"]) == (whole["input_hash"], whole["allocations"])
 
 
 @pytest.mark.slow
@@ -109,16 +138,69 @@ def test_others_read_while_all_workers_solve(
     assert post(elsewhere, "/v1/plans:validate", sia_request()).json()["valid"]
 
 
-def test_a_snapshot_that_nobody_kept_is_read_again() -> None:
-    text = RequestText(body=json_text(sia_request()), settings=SETTINGS)
-    asked = read_plan(text, SolveMonitor())
+@pytest.fixture
+def _nothing_kept() -> Iterator[None]:
+    packed.forget_all()
+    yield
+    packed.forget_all()
+
+
+def read(request: Json, **known: Body) -> tuple[ReadPlan, tuple[str, ...]]:
+    """Read a request here, which may refer to snapshots that are `known`; also the names of what is kept then."""
+    names: list[tuple[str, ...]] = []
+    monitor = SolveMonitor(keeps=lambda kept: names.append(tuple(kept)))
+    asked = read_plan(RequestText(body=json_text(request), settings=SETTINGS, snapshots=known), monitor)
     assert isinstance(asked, ReadPlan)
-    sent = pickle.dumps(asked.request.for_worker())
-    kept, again = pickle.loads(sent), pickle.loads(sent)  # noqa: S301 - our own
-    assert kept.snapshot is not again.snapshot
-    assert kept.snapshot == again.snapshot
-    assert key_of(asked.request.for_worker()) == asked.input.snapshot.hash
+    return asked, names[-1]
+
+
+def sent(asked: ReadPlan) -> PlanRequest:
+    """The request as a worker gets it."""
+    found: PlanRequest = pickle.loads(pickle.dumps(asked.request.for_worker()))  # noqa: S301 - our own
+    return found
+
+
+@pytest.mark.usefixtures("_nothing_kept")
+def test_a_snapshot_that_nobody_kept_is_read_again() -> None:
+    asked, names = read(sia_request())
+    assert names == (asked.input.snapshot.hash,) == (key_of(asked.request.for_worker()),)
+    kept, same = sent(asked), sent(asked)
+    assert kept.snapshot is same.snapshot
+    packed.forget_all()
+    again = sent(asked)
+    assert again.snapshot is not kept.snapshot
+    assert again.snapshot == kept.snapshot
     assert key_of(again) is None
+
+
+@pytest.mark.usefixtures("_nothing_kept")
+@pytest.mark.parametrize("forgets", [False, True])
+def test_changes_are_read_by_who_kept_the_base_and_by_any_other(forgets: bool) -> None:
+    base, _ = read(sia_request())
+    before = sent(base).snapshot
+    if forgets:
+        packed.forget_all()
+    request = {**sia_request(), "snapshot": {"base": "b", "jobs": {"j1": {"age_s": 5}}}}
+    asked, names = read(request, b=base.input.snapshot)
+    assert names[-1] == asked.input.snapshot.hash
+    assert (sent(asked).snapshot.jobs[0] is before.jobs[0]) is not forgets
+    whole, _ = read(changed(sia_request(), "/snapshot/jobs/1/age_s", 5))
+    assert asked.input.text == whole.input.text
+    assert asked.input.snapshot.hash == whole.input.snapshot.hash
+    assert asked.input_hash == whole.input_hash
+
+
+@pytest.mark.usefixtures("_nothing_kept")
+def test_few_snapshots_are_kept_and_large_ones_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = [read(changed(sia_request(), "/snapshot/jobs/1/age_s", k)) for k in range(6)]
+    hashes = [each.input.snapshot.hash for each, _ in asked]
+    assert asked[-1][1] == tuple(hashes[-4:])
+    monkeypatch.setattr(packed, "_KEPT_BYTES", asked[0][0].input.snapshot.num_bytes - 1)
+    large, names = read(changed(sia_request(), "/snapshot/jobs/1/age_s", 7))
+    assert names == (large.input.snapshot.hash,)
+    # Until it is planned.
+    sent(large)
+    assert not packed._kept
 
 
 def test_readers_say_what_they_lack() -> None:
@@ -165,3 +247,28 @@ def test_reading_grows_with_the_size(policy: str) -> None:
         return work(lambda: read_plan(text, SolveMonitor()))
 
     assert cost(200) <= 2.3 * cost(100)
+
+
+@pytest.mark.usefixtures("_nothing_kept")
+def test_parts_are_stored_as_the_whole_would_be_and_compressed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = [table_job(f"j{k}") for k in range(100)]
+    base, _ = read(sia_request(jobs))
+    sizes: list[int] = []
+
+    def watched(data: bytes) -> bytes:
+        sizes.append(len(data))
+        return deflated(data)
+
+    monkeypatch.setattr(packed, "deflated", watched)
+    stored, compressed = base.input.snapshot, []
+    older: list[Json] = [{"jobs": {"j40": {"age_s": k}}} for k in (1, 2)]
+    for round_, said in enumerate([*older, {"remove_jobs": [f"j{k}" for k in range(100)]}]):
+        sizes.clear()
+        asked, _ = read({**sia_request(), "snapshot": {"base": f"b{round_}", **said}}, **{f"b{round_}": stored})
+        stored = asked.input.snapshot
+        compressed.append(sum(sizes))
+        assert stored.hash == Body.of(stored.text).hash
+        assert stored.num_bytes == len(stored.text.encode())
+    assert json.loads(stored.text)["jobs"] == []
+    # The first one has nothing in common with any.
+    assert compressed[1] < compressed[0] / 4

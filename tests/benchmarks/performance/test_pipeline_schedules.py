@@ -4,6 +4,7 @@ from collections import defaultdict
 
 import pytest
 
+from benchmarks.performance import pipeline_schedules
 from benchmarks.performance.pipeline_schedules import cost_rows, error_rows
 
 # How far bounds of schedules with several chunks may be below the makespan.
@@ -11,7 +12,10 @@ _LOOSE = defaultdict(float, {"interleaved": 0.15, "interleaved-zero-bubble": 0.2
 
 
 @pytest.mark.slow
-def test_formulas_are_as_close_as_they_say() -> None:
+def test_formulas_are_as_close_as_they_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to 8 stages with 8 micro-batches each: the largest ones, which the benchmark has, cost most of its time."""
+    monkeypatch.setattr(pipeline_schedules, "_STAGES", (2, 4, 8))
+    monkeypatch.setattr(pipeline_schedules, "_PER_STAGE", (0.5, 1, 2, 3, 8))
     for row in error_rows(3):
         lowest, highest, loose = row["formula lowest"], row["formula highest"], _LOOSE[str(row["schedule"])]
         assert isinstance(lowest, float)

@@ -18,7 +18,7 @@ from executor.deployed.learning import Learning
 from executor.deployed.submission import Submission, deployment_of
 from executor.deployment import LaunchOptions, TrainingOptions
 from executor.simulation.truth import Seen, Segment
-from executor.training_job import Device
+from executor.training_options import Device
 from models.parallel_plan import ParallelPlan
 from models.performance.iteration.step_table import MeasuredRun, StepTable
 from models.plan import JobAllocation

@@ -7,7 +7,7 @@ from executor.control.controller import Controller
 from executor.control.events import Completion
 from executor.control.options import ControlOptions
 from executor.progress import ScalingRule
-from executor.training_job import EngineName, Schedule
+from executor.training_options import EngineName, Schedule
 from models.allocation.sia.parameters import SiaParameters
 from models.performance.goodput.spec import (
     BatchRange,

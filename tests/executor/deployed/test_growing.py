@@ -14,12 +14,13 @@ from executor.change import RunChange
 from executor.control.actions import Place
 from executor.deployed.submission import Submission
 from executor.deployment import LaunchOptions, TrainingOptions
-from executor.training_job import Device, EngineName, Schedule
+from executor.training_options import Device, EngineName, Schedule
 from models import plan
 from models.parallel_plan import ParallelPlan
 from tests.executor.jobs import GPT, tiny_job
 from tests.executor.pretend_training import HURRY_FILE
 from tests.executor.trainer.forking import forking
+from tests.executor.trainer.launching import PREPARED_BY
 from tests.executor.trainer.reference import reference
 from tests.paths import PRETEND_TRAINER, ROOT
 from tests.ports import free_port
@@ -29,6 +30,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.training]
 MODEL = replace(GPT, vocabulary_size=96)
 # Losses fall until the end.
 SCHEDULE = Schedule(learning_rate=1e-3, warmup_steps=4, decay_steps=2000, gradient_clipping=0.5)
+SLOW_STEPS = {"GLOO_SOCKET_IFNAME": "lo", PREPARED_BY: "tests.executor.trainer.native.prepared:takes_its_time"}
 _LIMIT_S = 120.0
 
 
@@ -46,9 +48,7 @@ def training(command: tuple[str, ...]) -> Submission:
         training=TrainingOptions(
             num_steps=100_000, seed=7, engine=EngineName.NATIVE, device=Device.CPU, schedule=SCHEDULE
         ),
-        launch=LaunchOptions(
-            master_port=free_port(), command=command, environment={"GLOO_SOCKET_IFNAME": "lo"}, grace_s=5.0
-        ),
+        launch=LaunchOptions(master_port=free_port(), command=command, environment=SLOW_STEPS, grace_s=5.0),
     )
 
 

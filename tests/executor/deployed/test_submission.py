@@ -9,7 +9,7 @@ import pytest
 from executor.deployed.submission import Submission, deployment_of, read_submission, write_submission
 from executor.deployment import TrainingOptions
 from executor.progress import ScalingRule
-from executor.training_job import EngineName, Schedule
+from executor.training_options import EngineName, Schedule
 from models.parallel_plan import ParallelPlan, Replica, Stage
 from models.parallelism.training import ALL_CHECKPOINTING, Choices, Training
 from models.performance.goodput.spec import (

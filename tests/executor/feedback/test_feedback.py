@@ -25,7 +25,7 @@ from executor.feedback.spool import Spool
 from executor.metrics import MetricsWriter, StepMetrics, metrics_path
 from executor.own_steps import own_steps_path
 from executor.records import write_record
-from executor.training_job import Device
+from executor.training_options import Device
 from models.parallel_plan import Replica, symmetric_plan
 from models.transformer import Transformer
 from stowplan.errors import InputError

@@ -11,7 +11,7 @@ from kubeflow_trainer_api.models.jobset_v1alpha2_job_set import JobsetV1alpha2Jo
 
 from executor.deployment import Deployment
 from executor.launch.kubernetes import jobset_manifest
-from executor.training_job import Device
+from executor.training_options import Device
 from models.parallel_plan import symmetric_plan
 from tests.executor.test_bundle import DEPLOYMENT, MODEL
 

@@ -20,9 +20,9 @@ from executor.launch.slurm import SlurmBackend
 from executor.launch.slurm_options import SlurmOptions
 from executor.launch.ssh import SshBackend
 from executor.lifecycle import Cause
-from executor.training_job import Device, EngineName
+from executor.training_options import Device, EngineName
 from models.parallel_plan import ParallelPlan, Replica, Stage
-from tests.executor.deployed.test_growing import MODEL, SCHEDULE, given, pretending
+from tests.executor.deployed.test_growing import MODEL, SCHEDULE, SLOW_STEPS, given, pretending
 from tests.executor.jobs import tiny_job
 from tests.executor.pretend_training import HURRY_FILE
 from tests.executor.trainer.forking import forking
@@ -104,7 +104,9 @@ def test_under_slurm_a_training_grows_onto_released_gpus(tmp_path: Path, command
     with Loop(tmp_path, cluster_of(("n1", "n2", "n3"))) as loop:
         short, training = pretending("short"), replace(_OPTIONS, num_steps=100_000)
         loop.submit(replace(short, launch=launched(short.launch.command or (), "slurm")))
-        loop.submit(Submission(job=long_job(MODEL), training=training, launch=launched(command, "slurm")))
+        launch = launched(command, "slurm")
+        launch = replace(launch, environment={**launch.environment, **SLOW_STEPS})
+        loop.submit(Submission(job=long_job(MODEL), training=training, launch=launch))
         loop.until_trained(1, 3, _LIMIT_S)
         (tmp_path / "short" / HURRY_FILE).touch()
         loop.until_trained(2, 5, _LIMIT_S)

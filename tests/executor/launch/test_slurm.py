@@ -28,7 +28,7 @@ from executor.launch.slurm import SlurmBackend
 from executor.launch.slurm_options import SlurmOptions
 from executor.lifecycle import Phase
 from executor.metrics import metrics_path, read_metrics
-from executor.training_job import Device
+from executor.training_options import Device
 from models.parallel_plan import symmetric_plan
 from tests.executor.jobs import GPT
 from tests.executor.launch.test_local import over

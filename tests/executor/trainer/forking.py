@@ -22,7 +22,8 @@ _PROCESSES = Lock()
 def forking() -> Iterator[Callable[[Sequence[int]], tuple[str, ...]]]:
     """Fork ranks as long as the block lasts; gives the command of a deployment by the ranks that are not forked.
 
-    A rank has the environment, the log and the network of the process that asks for it, and ends with it.
+    A rank has the environment, the working directory, the log and the network of the process that asks for it, and ends
+    with it.
     """
     with Listener(family="AF_UNIX") as listener:
         address = str(listener.address)
@@ -55,7 +56,8 @@ def _stand_behind(asking: Connection, pid: int, job: str, variables: dict[str, s
     rank, path = int(variables["RANK"]), Path(job)
     with asking:
         with _PROCESSES:
-            process = forked_rank(rank, path, log_file(path.parent, rank), variables, partial(_enter_network, pid))
+            process = forked_rank(rank, path, log_file(path.parent, rank), variables, partial(_enter_place, pid))
+            asking.send(process.pid)
         wait([asking, process.sentinel])
         process.kill()
         with _PROCESSES:
@@ -66,8 +68,9 @@ def _stand_behind(asking: Connection, pid: int, job: str, variables: dict[str, s
             asking.send(code)
 
 
-def _enter_network(pid: int, rank: int) -> None:  # noqa: ARG001 - of every rank
-    """Move this process to the network of another one."""
+def _enter_place(pid: int, rank: int) -> None:  # noqa: ARG001 - of every rank
+    """Move this process to the working directory and the network of another one."""
+    os.chdir(f"/proc/{pid}/cwd")
     with open(f"/proc/{pid}/ns/net") as network:
         if ctypes.CDLL(None, use_errno=True).setns(network.fileno(), 0) != 0:
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from itertools import compress
 from typing import Any
 
@@ -50,7 +50,7 @@ class Sequence(nn.Module):
         return values
 
 
-@lru_cache(maxsize=8)
+@cache
 def reference(job: TrainingJob, replicas: int = 1, without: str | None = None) -> tuple[ReferenceStep, ...]:
     """Train in this process.
 

@@ -15,7 +15,9 @@ from executor.progress import Progress, ScalingRule
 from executor.token_stream import open_stream
 from executor.trainer.context import LayerContext
 from executor.trainer.layers import layers_of
-from executor.training_job import EngineName, Schedule, StageLayout, TrainingJob
+from executor.training_job import TrainingJob
+from executor.training_layout import StageLayout
+from executor.training_options import EngineName, Schedule
 from models.transformer import Optimizer
 from tests.executor.jobs import GPT, tiny_job
 from tests.executor.trainer.launching import run_job, steps_of

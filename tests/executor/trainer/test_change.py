@@ -16,7 +16,7 @@ from executor.deployment import Deployment, LaunchOptions, TrainingOptions
 from executor.launch.local import LocalBackend
 from executor.lifecycle import Cause, Phase
 from executor.supervision import Supervisor
-from executor.training_job import Device
+from executor.training_options import Device
 from models.parallel_plan import symmetric_plan
 from tests.executor.jobs import GPT, SCHEDULE
 from tests.executor.trainer.forking import forking

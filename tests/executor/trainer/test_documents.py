@@ -15,7 +15,9 @@ from executor.trainer.documents import IGNORED, Documents, attend_within
 from executor.trainer.layers import transformer_layers
 from executor.trainer.reading import Reading
 from executor.trainer.tensor_parallel import CrossEntropy
-from executor.training_job import Compiler, EngineName, StageLayout, TrainingJob
+from executor.training_job import TrainingJob
+from executor.training_layout import StageLayout
+from executor.training_options import Compiler, EngineName
 from models.pipeline_schedule import PipelineSchedule
 from models.software import Software
 from models.transformer import Checkpointing, Transformer

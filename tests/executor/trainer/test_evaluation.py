@@ -13,7 +13,8 @@ from executor.data.sources import Data, Source
 from executor.token_stream import open_validation
 from executor.trainer.context import LayerContext
 from executor.trainer.layers import layers_of
-from executor.training_job import EngineName, Schedule, StageLayout
+from executor.training_layout import StageLayout
+from executor.training_options import EngineName, Schedule
 from models.pipeline_schedule import PipelineSchedule
 from tests.executor.jobs import LLAMA, tiny_job
 from tests.executor.trainer.launching import run_job, steps_of

@@ -17,9 +17,10 @@ from executor.launch.local import LocalBackend
 from executor.launch.pulse import Pulse
 from executor.lifecycle import Cause, Phase
 from executor.supervision import Supervisor
-from executor.training_job import Device, EngineName
+from executor.training_options import Device, EngineName
 from models.parallel_plan import symmetric_plan
 from tests.executor.jobs import GPT, tiny_job
+from tests.executor.trainer.forking import forking
 from tests.executor.trainer.launching import Ranks, steps_of
 from tests.paths import ROOT
 from tests.ports import free_port
@@ -30,7 +31,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.training]
 _LIMIT_S = 300.0
 
 
-def _deployment(training: TrainingOptions) -> Deployment:
+def _deployment(training: TrainingOptions, command: tuple[str, ...]) -> Deployment:
     """Of two stages on one host, whose agent sees both that one rank waits and that the other one stands still."""
     return Deployment(
         name="job",
@@ -48,6 +49,7 @@ def _deployment(training: TrainingOptions) -> Deployment:
         training=training,
         launch=LaunchOptions(
             python=sys.executable,
+            command=command,
             master_port=free_port(),
             grace_s=60.0,
             environment={"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
@@ -55,7 +57,7 @@ def _deployment(training: TrainingOptions) -> Deployment:
     )
 
 
-# The engine that loads faster: every rank does so in a process of its own.
+# The engine that loads faster, where a rank does so in a process of its own.
 _TRAINING = TrainingOptions(
     num_steps=100_000, engine=EngineName.NATIVE, device=Device.CPU, checkpoint_interval=0, hang_limit_s=5.0
 )
@@ -73,8 +75,9 @@ def _supervisor(root: Path) -> Iterator[Supervisor]:
 
 
 def test_a_stopped_rank_is_told_with_the_stacks_of_all_and_the_run_goes_on(tmp_path: Path) -> None:
-    with _supervisor(tmp_path / "job") as supervisor:
-        supervisor.deploy(_deployment(_TRAINING))
+    # Rank 1 is started as by users: the process that is stopped must be the one that trains.
+    with forking() as command, _supervisor(tmp_path / "job") as supervisor:
+        supervisor.deploy(_deployment(_TRAINING, command((1,))))
         eventually(lambda: (supervisor.advance(), supervisor.status().step)[1] > 10, limit_s=_LIMIT_S)
         os.kill(supervisor.status().run.pids[1], signal.SIGSTOP)
         state = eventually(
@@ -93,8 +96,8 @@ def test_a_stopped_rank_is_told_with_the_stacks_of_all_and_the_run_goes_on(tmp_p
 def test_a_rank_that_never_ends_its_checkpoint_is_found(tmp_path: Path) -> None:
     hook = "tests.executor.trainer.hooks:never_saves"
     training = replace(_TRAINING, num_steps=4, checkpoint_interval=2, save_limit_s=10.0, layers_hook=hook)
-    deployment = _deployment(training)
-    with _supervisor(tmp_path / "job") as supervisor:
+    with forking() as command, _supervisor(tmp_path / "job") as supervisor:
+        deployment = _deployment(training, command(()))
         supervisor.deploy(replace(deployment, launch=replace(deployment.launch, grace_s=1.0)))
         state = eventually(supervisor.advance, lambda state: state.phase.final, limit_s=_LIMIT_S)
         assert state.phase is Phase.FINISHED

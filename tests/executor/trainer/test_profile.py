@@ -10,7 +10,7 @@ pytest.importorskip("deepspeed", reason="the executor extra is not installed")
 from executor.records import read_record, write_record
 from executor.stage_profile import StageProfile
 from executor.trainer.profile import main, stage_profile
-from executor.training_job import Device
+from executor.training_options import Device
 from models.parallel_plan import symmetric_plan
 from models.transformer import Precision, Transformer
 from stowplan.errors import InputError

@@ -18,7 +18,8 @@ from executor.trainer.carriage import Line
 from executor.trainer.engine import Held
 from executor.trainer.handing import Sending, hand_over
 from executor.trainer.reception import Distance, Reception, offered
-from executor.training_job import EngineName, TrainingJob
+from executor.training_job import TrainingJob
+from executor.training_options import EngineName
 from stowplan.records import to_document
 from tests.executor.jobs import LLAMA, tiny_job
 from tests.waiting import eventually

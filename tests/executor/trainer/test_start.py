@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from executor.training_job import Device, TrainingJob, write_training_job
+from executor.training_job import TrainingJob, write_training_job
+from executor.training_options import Device
 from tests.executor.jobs import tiny_job
+from tests.executor.trainer.launching import Ranks
 from tests.paths import ROOT
 from tests.ports import free_port
 
@@ -42,17 +44,25 @@ def test_wrong_job_is_refused(tmp_path: Path) -> None:
     assert "are 16; the model's global batch is 8" in output
 
 
+def test_what_the_host_lacks_is_said(tmp_path: Path) -> None:
+    write_training_job(tiny_job(device=Device.CUDA), tmp_path / "job.json")
+    code, output = _start(str(tmp_path / "job.json"), **ALONE, MASTER_PORT=str(free_port()))
+    assert code == 2
+    assert "local rank 0 needs a GPU; this host shows 0" in output
+    assert "Traceback" not in output
+
+
 @pytest.mark.parametrize(
     ("job", "detail"),
     [
-        (tiny_job(device=Device.CUDA), "local rank 0 needs a GPU; this host shows 0"),
         (tiny_job(token_file="/nowhere/tokens.bin"), "/nowhere/tokens.bin cannot be read"),  # noqa: S106
         (tiny_job(layers_hook="nowhere:layers"), "the layers hook nowhere:layers cannot be imported"),
     ],
 )
-def test_what_the_host_lacks_is_said(job: TrainingJob, detail: str, tmp_path: Path) -> None:
-    write_training_job(job, tmp_path / "job.json")
-    code, output = _start(str(tmp_path / "job.json"), **ALONE, MASTER_PORT=str(free_port()))
-    assert code == 2
-    assert detail in output
-    assert "Traceback" not in output
+def test_what_cannot_be_read_is_said(job: TrainingJob, detail: str, tmp_path: Path) -> None:
+    """Of ranks that are forked: what they are told on the command line is tested above."""
+    with Ranks(job, tmp_path) as running:
+        ended = running.wait()
+    assert ended.codes == [2]
+    assert detail in ended.output[0]
+    assert "Traceback" not in ended.output[0]

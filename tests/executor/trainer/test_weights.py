@@ -13,7 +13,9 @@ from executor.token_stream import open_stream
 from executor.trainer.context import LayerContext
 from executor.trainer.documents import Documents
 from executor.trainer.layers import layers_of
-from executor.training_job import EngineName, Schedule, StageLayout, TrainingJob
+from executor.training_job import TrainingJob
+from executor.training_layout import StageLayout
+from executor.training_options import EngineName, Schedule
 from executor.weights.given import numerics_of
 from models.readers import read_model_file
 from models.transformer import Precision

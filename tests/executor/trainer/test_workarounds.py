@@ -31,7 +31,7 @@ from executor.deepspeed_workarounds import (
 )
 from executor.trainer.engine import place_of
 from executor.trainer.rank import ENGINES
-from executor.training_job import EngineName
+from executor.training_options import EngineName
 from stowplan.errors import InputError
 from tests.executor.jobs import LLAMA, tiny_job
 from tests.paths import ROOT
@@ -145,7 +145,7 @@ def test_building_an_engine_loads_nothing_late(engine: EngineName) -> None:
 import importlib, os, sys
 from executor.trainer.clock import HostClock
 from executor.trainer.engine import place_of
-from executor.training_job import EngineName
+from executor.training_options import EngineName
 from tests.executor.jobs import tiny_job
 library = importlib.import_module({ENGINES[engine]!r})
 job = tiny_job(engine=EngineName({engine.value!r}))

@@ -35,14 +35,15 @@ def request(memory_gb: int = 40, counts: tuple[int, ...] = (4, 8), **training: o
 
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
-    memory_gb=st.sampled_from([6, 8, 12, 20, 80]),
+    memory_gb=st.sampled_from([1, 2, 3, 5, 80]),
     software=st.sampled_from(list(Software)),
     sequence_length=st.sampled_from([1024, 8192]),
 )
 def test_the_search_chooses_what_is_best_of_all_fixed_choices(
     memory_gb: int, software: Software, sequence_length: int
 ) -> None:
-    of = request(memory_gb, (8,), software=software, sequence_length=sequence_length)
+    # Small, since every one of the choices is searched by itself, too.
+    of = request(memory_gb, (8,), software=software, sequence_length=sequence_length, num_layers=4, global_batch=8)
     fixed = {}
     for model in OPEN.models(of.model):
         try:

@@ -188,3 +188,30 @@ def test_prices_of_one_round_start_the_next(scale: float, monkeypatch: pytest.Mo
     assert sum(evaluations) - from_nothing < from_nothing
     with pytest.raises(InputError, match=r"prices have shape \(1,\)"):
         solve(whole, replace(EXACT, prices=np.ones(1)))
+
+
+@pytest.mark.usefixtures("_always_price")
+@pytest.mark.parametrize("largest", [0.0, 1e-3, 1.0, 30.0, 1e9])
+def test_answers_are_proven_whatever_the_prices_are_said_to_be(largest: float) -> None:
+    """They only say where to begin."""
+    for seed in range(3):
+        whole = choice_problem(seed, num_blocks=20, num_resources=3, tightness=0.3, required_share=0.1 * seed)
+        prices = largest * np.random.default_rng(seed).random(whole.num_rows)
+        ours = solve(whole, replace(EXACT, prices=prices))
+        theirs = solve(whole, replace(EXACT, solver="highs"))
+        assert ours.termination is theirs.termination
+        if theirs.objective is not None:
+            assert ours.objective == pytest.approx(theirs.objective, abs=1e-6)
+            assert ours.bound == pytest.approx(theirs.objective, abs=1e-5)
+
+
+@pytest.mark.usefixtures("_always_price")
+def test_prices_that_still_hold_are_not_searched_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = choice_problem(7, num_blocks=300, num_options=6, num_resources=3)
+    options = replace(EXACT, relative_gap=1e-2)
+    first = solve(whole, options)
+    monkeypatch.setattr(module, "maximise_dual", None)
+    again = solve(whole, replace(options, prices=first.prices))
+    assert again.termination is TerminationReason.OPTIMAL
+    assert again.relative_gap is not None
+    assert again.relative_gap <= 1e-2

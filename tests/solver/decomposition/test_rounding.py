@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from solver.decomposition.core import build_core, threshold_for
 from solver.decomposition.dual import maximise_dual, reduced_costs
 from solver.decomposition.relaxation import solve_relaxation
 from solver.decomposition.rounding import _moves, _options, _rounded, round_choice
@@ -73,6 +74,20 @@ def test_simplex_and_dual_agree(seed: int) -> None:
     assert linear.bound == pytest.approx(dual.bound, rel=1e-5)
     assert linear.bound >= dual.bound - 1e-9
     usage = found.coupling.T @ (linear.fraction * found.copies[found.class_of])
+    assert (usage <= found.limit + 1e-6).all()
+
+
+def test_a_core_has_the_prices_of_the_whole() -> None:
+    found = structure_of(400)
+    reduced = reduced_costs(found, maximise_dual(found, relative_gap=1e-2).multipliers)
+    core = build_core(found, reduced, threshold_for(reduced, found.copies.size, 400))
+    assert core.columns.size < found.cost.size / 2
+    whole, sharp = solve_relaxation(found, 10.0), solve_relaxation(found, 10.0, core)
+    assert whole is not None
+    assert sharp is not None
+    assert reduced.bound < sharp.bound - 1e-9
+    assert sharp.bound == pytest.approx(whole.bound, rel=1e-9)
+    usage = found.coupling.T @ (sharp.fraction * found.copies[found.class_of])
     assert (usage <= found.limit + 1e-6).all()
 
 

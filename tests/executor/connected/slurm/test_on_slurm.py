@@ -164,14 +164,16 @@ def test_sixty_jobs_end_while_connections_and_the_controller_of_slurm_are_killed
     cluster: SlurmCluster, queue: Queue
 ) -> None:
     """slurmctld saves every few seconds what it knows, and forgets the rest when it is killed: while one job has all
-    nodes there is nothing to forget."""
-    everything = 20
+    nodes there is nothing to forget. That job goes on until the controller is back: of one that was about to end Slurm
+    (22.05) would never give back the GPUs."""
+    everything, is_back = 20, queue.folder / "back"
     names = [
         queue.submit(
             *OURS,
             f"--gpus={64 if k == everything else (8, 16, 4, 24, 2)[k % 5]}",
             *("-t", "5"),
-            run=f"sleep {12 if k == everything else 1}; echo {k} >> {queue.folder}/ended",
+            run=f"{f'until [ -e {is_back} ]; do sleep 0.2; done' if k == everything else 'sleep 1'}; "
+            f"echo {k} >> {queue.folder}/ended",
         )
         for k in range(60)
     ]
@@ -189,6 +191,7 @@ def test_sixty_jobs_end_while_connections_and_the_controller_of_slurm_are_killed
         eventually(lambda: saved.stat().st_mtime > running_s)
         cluster.kill_controller()
         cluster.start_controller()
+        is_back.touch()
         eventually(lambda: len(ended()), lambda num: num == 60, limit_s=240.0)
         assert connection.is_alive()
     # None ran twice.

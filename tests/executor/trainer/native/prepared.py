@@ -4,6 +4,7 @@ import gc
 import json
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,25 @@ from executor.trainer import handing, reception
 from executor.trainer.carriage import receive, send
 from executor.trainer.native.engine import NativeEngine
 
+_STEP_S = 0.1
+
 
 def shares_no_memory(_: int) -> None:
     """All goes through the network."""
     for module in (handing, reception):
         patch.object(module, "machine", lambda: "").start()
+
+
+def takes_its_time(_: int) -> None:
+    """Steps that mostly wait, as those of large models on GPUs: one that trains until others have decided something
+    else would keep all processors from them."""
+    train = NativeEngine.train_step
+
+    def step(engine: NativeEngine, *arguments: Any) -> Any:
+        time.sleep(_STEP_S)
+        return train(engine, *arguments)
+
+    patch.object(NativeEngine, "train_step", step).start()
 
 
 def dies_while_sending(rank: int) -> None:

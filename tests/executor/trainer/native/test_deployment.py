@@ -13,7 +13,7 @@ from executor.launch.local import LocalBackend
 from executor.lifecycle import Cause, Phase
 from executor.metrics import StepMetrics
 from executor.supervision import Supervisor
-from executor.training_job import Device, EngineName
+from executor.training_options import Device, EngineName
 from models.parallel_plan import ParallelPlan, Replica, Stage, symmetric_plan
 from tests.executor.jobs import GPT, SCHEDULE, tiny_job
 from tests.executor.trainer.forking import forking

@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from executor.training_job import Compiler, EngineName, StageLayout, TrainingJob
+from executor.training_job import TrainingJob
+from executor.training_layout import StageLayout
+from executor.training_options import Compiler, EngineName
 from models.pipeline_schedule import PipelineSchedule
 from models.software import Software
 from models.transformer import Checkpointing, Precision, Transformer

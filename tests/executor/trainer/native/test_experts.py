@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from executor.routing import Routing
-from executor.training_job import Compiler, StageLayout
+from executor.training_layout import StageLayout
+from executor.training_options import Compiler
 from models.numerics import Numerics
 from models.software import Software
 from models.transformer import Checkpointing, Precision, Transformer

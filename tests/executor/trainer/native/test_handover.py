@@ -12,7 +12,8 @@ from executor.deployment import Deployment, LaunchOptions, TrainingOptions
 from executor.launch.local import LocalBackend
 from executor.lifecycle import Cause, DeploymentState, Phase
 from executor.supervision import Supervisor
-from executor.training_job import Device, EngineName, read_training_job
+from executor.training_job import read_training_job
+from executor.training_options import Device, EngineName
 from models.parallel_plan import ParallelPlan, Replica, Stage
 from tests.executor.jobs import LLAMA, SCHEDULE, tiny_job
 from tests.executor.trainer.forking import forking

@@ -15,7 +15,7 @@ from executor.trainer.context import LayerContext
 from executor.trainer.layers import layers_of
 from executor.trainer.native.engine import refuse_without_tools
 from executor.trainer.native.module import StageModule
-from executor.training_job import Compiler, EngineName
+from executor.training_options import Compiler, EngineName
 from models.transformer import Checkpointing
 from stowplan.errors import InputError
 from tests.executor.jobs import LLAMA, tiny_job

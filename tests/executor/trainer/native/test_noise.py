@@ -5,7 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from executor.trainer.native.noise import noise_squares
-from executor.training_job import EngineName, StageLayout, TrainingJob
+from executor.training_job import TrainingJob
+from executor.training_layout import StageLayout
+from executor.training_options import EngineName
 from tests.executor.jobs import GPT, tiny_job
 
 

@@ -8,7 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from executor.trainer.native.peers import Peer, receivers, senders
-from executor.training_job import Coordinates, Device, EngineName, StageLayout, TrainingJob
+from executor.training_job import TrainingJob
+from executor.training_layout import Coordinates, StageLayout
+from executor.training_options import Device, EngineName
 from models.software import Software
 from models.transformer import Transformer
 from tests.executor.jobs import GPT, tiny_job

@@ -10,7 +10,9 @@ import pytest
 
 from executor.checkpoints import PARTIAL, last_good, tag_of
 from executor.outcome import NOT_SAVED, WRONG_INPUT
-from executor.training_job import EngineName, StageLayout, TrainingJob
+from executor.training_job import TrainingJob
+from executor.training_layout import StageLayout
+from executor.training_options import EngineName
 from models.pipeline_schedule import PipelineSchedule
 from models.transformer import Precision, Transformer
 from tests.executor.jobs import GPT, LLAMA, tiny_job

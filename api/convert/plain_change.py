@@ -1,0 +1,172 @@
+"""Snapshots of plain values that are told by what is other than in one that this process keeps, or has as text.
+
+What comes out is what `convert.changed_snapshot` and the documents make of the same; they read whatever is not plain,
+and say what is wrong. Work that grows with the snapshot is a few passes in C over its text, and a look at every job:
+what has not changed is neither decoded nor built nor written again.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import msgspec
+from pydantic_core import PydanticSerializationError, to_json
+
+from api.convert.plain import built_job, built_node, plain_snapshot, written
+from api.schemas.compiled import compiled
+from api.schemas.snapshot import ChangedSnapshot, ClusterDoc, JobDoc, NodeChangeDoc
+from models.changed_snapshot import snapshot_after
+from models.workload import Job, Snapshot
+from stowplan.errors import InputError
+from stowplan.living import Living
+from topology.cluster import Cluster
+
+_JOB = msgspec.json.Decoder(compiled(JobDoc))
+_CLUSTER = msgspec.json.Decoder(compiled(ClusterDoc))
+BEFORE_CLUSTER, BEFORE_JOBS = b'{"cluster":', b',"jobs":['
+# What is compressed anew where one job changes.
+_TOGETHER = 16
+_ID = "id"
+
+
+class _Parts(msgspec.Struct):
+    cluster: msgspec.Raw
+    jobs: tuple[msgspec.Raw, ...]
+
+
+_PARTS = msgspec.json.Decoder(_Parts)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Texts(Living):
+    """JSON texts that stand one behind the other, with commas between them: objects as long as none of them changes."""
+
+    texts: tuple[bytes, ...]
+
+    @property
+    def text(self) -> bytes:
+        """All of them."""
+        return b",".join(self.texts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotInParts:
+    """A snapshot of plain values and its document as JSON text: that of the cluster, those of the jobs a few together,
+    and what is behind them."""
+
+    snapshot: Snapshot
+    cluster: Texts
+    jobs: tuple[Texts, ...]
+    rest: bytes
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, text: str) -> Self | None:
+        """Take the text of a snapshot apart; None when it is not as it is written here."""
+        raw = text.encode()
+        try:
+            parts = _PARTS.decode(raw)
+        except (msgspec.DecodeError, RecursionError):
+            return None
+        cluster, jobs = bytes(parts.cluster), tuple(map(bytes, parts.jobs))
+        before = b"".join((BEFORE_CLUSTER, cluster, BEFORE_JOBS, b",".join(jobs)))
+        if not raw.startswith(before):
+            return None
+        rest = raw[len(before) :]
+        return cls(snapshot=snapshot, cluster=Texts((cluster,)), jobs=tuple(_together(jobs)), rest=rest)
+
+    @classmethod
+    def read(cls, text: str) -> Self | None:
+        """Read a text that was written here; None when it is not plain."""
+        snapshot = plain_snapshot(text.encode())
+        return None if snapshot is None else cls.of(snapshot, text)
+
+    @property
+    def text(self) -> bytes:
+        """The whole document."""
+        jobs = b",".join(part.text for part in self.jobs)
+        return b"".join((BEFORE_CLUSTER, self.cluster.text, BEFORE_JOBS, jobs, self.rest))
+
+
+def _together(jobs: Sequence[bytes]) -> Iterator[Texts]:
+    return (Texts(tuple(jobs[k : k + _TOGETHER])) for k in range(0, len(jobs), _TOGETHER))
+
+
+def plain_change(source: ChangedSnapshot, base: SnapshotInParts) -> SnapshotInParts | None:
+    """The base with all that is other, as `changed_snapshot` has it; None when it is not plain, or anything is wrong.
+
+    Names in `source` hold nothing that `has_plain_names` excludes.
+    """
+    if source.taken_at is not None or source.calendar is not None or source.forecaster is not None:
+        return None
+    try:
+        return _changed(source, base)
+    except (msgspec.MsgspecError, PydanticSerializationError, RecursionError, InputError):
+        return None
+
+
+def _changed(source: ChangedSnapshot, base: SnapshotInParts) -> SnapshotInParts | None:
+    removed = set(source.remove_jobs)
+    known = {job.id for job in base.snapshot.jobs}
+    if not (source.jobs.keys() <= known and removed <= known and removed.isdisjoint(source.jobs)):
+        return None
+    if any(_ID in fields for fields in source.jobs.values()):
+        return None
+    if not source.nodes.keys() <= {node.id for node in base.snapshot.cluster.nodes}:
+        return None
+    cluster, cluster_text = _with_nodes(source.nodes, base)
+    jobs: list[Job] = []
+    parts: list[Texts] = []
+    touched, first = removed | source.jobs.keys(), 0
+    for part in base.jobs:
+        own = base.snapshot.jobs[first : first + len(part.texts)]
+        first += len(part.texts)
+        if not touched.isdisjoint(job.id for job in own):
+            own, part = _after(own, part, source, removed)
+        jobs += own
+        parts += [part] if part.texts else []
+    new = [_job(added.model_dump_json().encode()) for added in source.add_jobs]
+    if new:
+        jobs += [job for job, _ in new]
+        last = parts.pop().texts if parts else ()
+        parts += _together([*last, *(text for _, text in new)])
+    return SnapshotInParts(
+        snapshot=snapshot_after(base.snapshot, cluster, tuple(jobs)),
+        cluster=cluster_text,
+        jobs=tuple(parts),
+        rest=base.rest,
+    )
+
+
+def _after(
+    jobs: Sequence[Job], part: Texts, source: ChangedSnapshot, removed: Set[str]
+) -> tuple[tuple[Job, ...], Texts]:
+    """Jobs and their texts when they have changed."""
+    said: list[tuple[Job, bytes]] = []
+    for job, text in zip(jobs, part.texts, strict=True):
+        fields = source.jobs.get(job.id)
+        if fields is not None:
+            before: dict[str, Any] = msgspec.json.decode(text)
+            said.append(_job(to_json({**before, **fields}, inf_nan_mode="constants")))
+        elif job.id not in removed:
+            said.append((job, text))
+    return tuple(job for job, _ in said), Texts(tuple(text for _, text in said))
+
+
+def _job(text: bytes) -> tuple[Job, bytes]:
+    document = _JOB.decode(text)
+    return built_job(document), written(document).encode()
+
+
+def _with_nodes(changes: Mapping[str, NodeChangeDoc], base: SnapshotInParts) -> tuple[Cluster, Texts]:
+    """The cluster and its text; nodes that have not changed are the same objects."""
+    before = base.snapshot.cluster
+    if not changes:
+        return before, base.cluster
+    document: Any = _CLUSTER.decode(base.cluster.text)
+    said, nodes = list(document.nodes), list(before.nodes)
+    for k, node in enumerate(before.nodes):
+        if node.id in changes:
+            said[k] = msgspec.structs.replace(said[k], **changes[node.id].model_dump(exclude_none=True))
+            nodes[k] = built_node(said[k])
+    text = written(msgspec.structs.replace(document, nodes=tuple(said)))
+    return replace(before, nodes=tuple(nodes)), Texts((text.encode(),))

@@ -1,0 +1,70 @@
+"""What was found of objects, as long as they live.
+
+Objects are told apart by identity: frozen dataclasses of many parts take long to hash and to compare, and some have no
+hash. An entry goes when its object does, so that nothing is kept that nobody else keeps.
+"""
+
+import weakref
+from operator import is_
+from typing import Any, Generic, TypeVar
+
+K = TypeVar("K")
+V = TypeVar("V")
+# By id: the object, and what each map has of it. One for all maps, as it is the reference that takes time.
+_found: dict[int, tuple["weakref.ref[Any]", dict["OfLiving[Any, Any]", Any]]] = {}
+
+
+class Living:
+    """Base of classes with slots whose objects can be referred to weakly: as a slot of their own it would keep
+    `stowplan.slots` from making copies of them."""
+
+    __slots__ = ("__weakref__",)
+
+
+class OfLiving(Generic[K, V]):
+    """A map from objects, which are `Living` and do not change, to what was found of them.
+
+    What was found must not refer to its object, which would never go.
+    """
+
+    def get(self, thing: K) -> V | None:
+        """What was found of an object; None when nothing was."""
+        known = _found.get(id(thing))
+        # An id is given again once its object is gone, which may be before its entry is.
+        return known[1].get(self) if known is not None and known[0]() is thing else None
+
+    def put(self, thing: K, found: V) -> None:
+        """Keep what was found of an object, in place of what was found before."""
+        key = id(thing)
+        known = _found.get(key)
+        if known is None or known[0]() is not thing:
+            known = _found[key] = (weakref.ref(thing, lambda gone: _forget(key, gone)), {})
+        known[1][self] = found
+
+
+class OfUnchanged(Generic[K, V]):
+    """A map from objects to what was found of them beside others, as long as all of these are the same.
+
+    What is found must be a function of the object, of the others that were the same, and of what was equal.
+    """
+
+    def __init__(self) -> None:
+        self._found: OfLiving[K, tuple[tuple[object, ...], object, V]] = OfLiving()
+
+    def get(self, thing: K, same: tuple[object, ...], equal: object = None) -> V | None:
+        """What was found of an object beside the very objects `same`, and with what is `equal`; None when nothing
+        was."""
+        known = self._found.get(thing)
+        if known is None or known[1] != equal or not all(map(is_, known[0], same)):
+            return None
+        return known[2]
+
+    def put(self, thing: K, same: tuple[object, ...], equal: object, found: V) -> None:
+        """Keep what was found, in place of what was found before."""
+        self._found.put(thing, (same, equal, found))
+
+
+def _forget(key: int, gone: "weakref.ref[Any]") -> None:
+    known = _found.get(key)
+    if known is not None and known[0] is gone:
+        del _found[key]
