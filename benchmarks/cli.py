@@ -63,6 +63,10 @@ COMMANDS: Mapping[str, LazyCommand] = {
         "benchmarks.replays.suika_replays:main",
         "Replay the workload of Suika under policies, all by the same rules.",
     ),
+    "horizon-replays": LazyCommand(
+        "benchmarks.horizon.horizon_replays:main",
+        "Replay all traces under horizon and the other policies, under load, and without parts of horizon.",
+    ),
     "reservation-replays": LazyCommand(
         "benchmarks.reservations.reservation_replays:main",
         "Replay arrivals around a large job that is told four hours ahead: who keeps its nodes free at which price.",

@@ -66,6 +66,7 @@ def examples() -> dict[str, Document]:
         "gavel-paper": _gavel_paper(),
         "elasticflow-deadlines": _elasticflow_deadlines(),
         "horizon-short-first": _horizon_short_first(),
+        "horizon-in-time": _horizon_in_time(),
     }
 
 
@@ -200,6 +201,26 @@ def _horizon_short_first() -> Document:
                 _on_a100("short", remaining_iterations=3_000, min_gpus=2),
                 _on_a100("shorter", remaining_iterations=1_500, min_gpus=2),
                 _on_a100("long", remaining_iterations=90_000, min_gpus=4),
+            ],
+        },
+        "options": {"relative_gap": 0.0},
+    }
+
+
+def _horizon_in_time() -> Document:
+    return {
+        "title": "What is due goes before what is short",
+        "description": "Jobs on one node of eight A100 that do 10, 18, 30 and 45 samples/s on 1, 2, 4 and 8 GPUs. All "
+        "want all GPUs at once: the long one is due as soon as it can end, a second after which counts as fifty "
+        "others, and a tenth of the objective is the time of the longest job.",
+        "policy": "horizon",
+        "parameters": {"lateness": 50.0, "tail": 0.1},
+        "snapshot": {
+            "cluster": {"gpu_types": [_GPU_TYPES["a100"]], "nodes": [_node("a100-1", "a100", 8)]},
+            "jobs": [
+                _on_a100("due", remaining_iterations=130_000, min_gpus=8, deadline_s=2_900.0),
+                _on_a100("short", remaining_iterations=3_000, min_gpus=8),
+                _on_a100("waited", remaining_iterations=9_000, min_gpus=8, age_s=7_200.0),
             ],
         },
         "options": {"relative_gap": 0.0},

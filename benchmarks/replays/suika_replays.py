@@ -46,6 +46,7 @@ _GPUS_PER_NODE = 8
 _ROUNDS_S = {"sia": 60.0}
 # No bound on what a job may get beyond that of the cluster.
 _ELASTICITY = 1024.0
+RESTART_S = 60.0
 _POLICIES = ['gang:{"backfill": "none"}', "sia", 'suika:{"planning": {"scaling": "data"}}', "suika"]
 _SHOWN = ("seed", "policy", "noise", "jobs", "jct_s", "wjct_s", "alone_s", "longest_wait_s", "busy", "restarts")
 
@@ -58,7 +59,7 @@ def main(
         list[str], typer.Option("--policy", help='May be repeated; with parameters as suika:{"queueing": "sjf"}.')
     ] = _POLICIES,
     noises: Annotated[list[float], typer.Option("--noise", help="May be repeated.")] = [0.0],  # noqa: B006 - typer reads it
-    restart_s: Annotated[float, typer.Option("--restart", help="Seconds without work after a change.")] = 60.0,
+    restart_s: Annotated[float, typer.Option("--restart", help="Seconds without work after a change.")] = RESTART_S,
     name: Annotated[str, typer.Option("--result", help="Name of the result file.")] = "suika_replays",
     processes: Annotated[int, typer.Option(min=1, help="Replays at a time.")] = 1,
 ) -> None:
@@ -81,9 +82,11 @@ def main(
     print(write(name, protocol, rows))
 
 
-def workload_of(num_gpus: int, seed: int, load: float) -> Trace:
-    """A workload by the rules above."""
+def workload_of(num_gpus: int, seed: int, load: float, hours: float | None = None) -> Trace:
+    """A workload by the rules above, of so many hours (None: as many as in the paper)."""
     setting = replace(_SETTINGS[num_gpus], load=load)
+    if hours is not None:
+        setting = replace(setting, window_s=hours * 3600)
     short = _philly().where(lambda job: (job.duration_s or 0.0) <= setting.window_s)
     return suika_workload(short, setting, seed)
 

@@ -31,8 +31,8 @@ def report(results: Sequence[SuiteResult]) -> str:
     return "\n".join(parts) + "\n"
 
 
-def put_into(path: Path, text: str) -> None:
-    """Replace what stands between the marks `BEGIN` and `END` of a document.
+def put_into(path: Path, text: str, marks: tuple[str, str] = (BEGIN, END)) -> None:
+    """Replace what stands between the marks of a document.
 
     Raises
     ------
@@ -40,11 +40,11 @@ def put_into(path: Path, text: str) -> None:
         When the document has no such marks.
     """
     document = path.read_text(encoding="utf-8")
-    head, begin, rest = document.partition(BEGIN)
-    _, end, tail = rest.partition(END)
+    head, begin, rest = document.partition(marks[0])
+    _, end, tail = rest.partition(marks[1])
     if not begin or not end:
-        raise InputError(f"{path} has no lines {BEGIN} and {END}")
-    path.write_text(f"{head}{BEGIN}\n\n{text}\n{END}{tail}", encoding="utf-8")
+        raise InputError(f"{path} has no lines {marks[0]} and {marks[1]}")
+    path.write_text(f"{head}{marks[0]}\n\n{text}\n{marks[1]}{tail}", encoding="utf-8")
 
 
 def _target_table(results: Sequence[SuiteResult]) -> Iterator[str]:
@@ -64,7 +64,7 @@ def _target_table(results: Sequence[SuiteResult]) -> Iterator[str]:
         )
     yield "### Targets"
     yield ""
-    yield from _table(("target", "CPU, median", "gap", "measured: median (p95), worst case", "gap", "met"), rows)
+    yield from markdown(("target", "CPU, median", "gap", "measured: median (p95), worst case", "gap", "met"), rows)
 
 
 def _header(result: SuiteResult) -> Iterator[str]:
@@ -102,7 +102,7 @@ def _ratio_table(result: SuiteResult) -> Iterator[str]:
         yield ""
         yield f"How many times less CPU than {REFERENCE}, over the cases that were proven (≥: at least)."
         yield ""
-        yield from _table(("cases", "solver", "number", "median", "least", "most"), rows)
+        yield from markdown(("cases", "solver", "number", "median", "least", "most"), rows)
 
 
 def _pooled(ratios: Sequence[Ratio], value: float) -> Ratio:
@@ -134,7 +134,7 @@ def _latency_table(result: SuiteResult) -> Iterator[str]:
         f"{REFERENCE} ended at its limit."
     )
     yield ""
-    yield from _table(("case", "runs", *solvers, *(f"{REFERENCE}/{solver}" for solver in others)), rows)
+    yield from markdown(("case", "runs", *solvers, *(f"{REFERENCE}/{solver}" for solver in others)), rows)
 
 
 def _proof_table(result: SuiteResult) -> Iterator[str]:
@@ -162,7 +162,7 @@ def _proof_table(result: SuiteResult) -> Iterator[str]:
     yield "Objective, bound and ending are those of the first seed; the gap is the largest of all runs."
     yield ""
     head = ("case", "solver", "proven", "ending", "objective", "bound", "gap", "checked")
-    yield from _table((*head, "wall", "first incumbent", "peak MiB", "columns"), rows)
+    yield from markdown((*head, "wall", "first incumbent", "peak MiB", "columns"), rows)
 
 
 def _phase_table(result: SuiteResult) -> Iterator[str]:
@@ -179,7 +179,7 @@ def _phase_table(result: SuiteResult) -> Iterator[str]:
     ]
     yield "Median CPU of the phases."
     yield ""
-    yield from _table(("case", "solver", *names), rows)
+    yield from markdown(("case", "solver", *names), rows)
 
 
 def _modelling_table(result: SuiteResult) -> Iterator[str]:
@@ -198,14 +198,15 @@ def _modelling_table(result: SuiteResult) -> Iterator[str]:
     if rows:
         yield "The model through its modelling language (CVXPY or Pyomo), by itself, beside the phase `build`."
         yield ""
-        yield from _table(("case", "columns", "declare", "compile", "build"), rows)
+        yield from markdown(("case", "columns", "declare", "compile", "build"), rows)
 
 
 def _median(spread: Spread | None) -> float | None:
     return None if spread is None else spread.median
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """Lines of a table."""
     yield f"| {' | '.join(head)} |"
     yield f"|{'---|' * len(head)}"
     for row in rows:

@@ -106,12 +106,16 @@ class ModelledTrainings:
         )
         if self._policy.plans_by_size:
             return replace(shared, remaining_s=self.expected_s(job_id, 0.0))
-        shared = replace(shared, restart_cost_s=self._parameters.restart_s, remaining_iterations=self.work(job_id))
+        left = self._parameters.told_left(self.work(job_id), self._seed, job_id)
+        shared = replace(shared, restart_cost_s=self._parameters.restart_s, remaining_iterations=left)
+        most = int(self._parameters.elasticity * job.num_gpus)
+        model = training.model
+        named = {"transformer": model} if isinstance(model, Transformer) else {"operators": model}
         if self._policy.plans_parallelism:
-            model = training.model
-            named = {"transformer": model} if isinstance(model, Transformer) else {"operators": model}
-            most = int(self._parameters.elasticity * job.num_gpus)
             return replace(shared, max_gpus=most, parallelism=training.degrees, **named)
+        if self._parameters.tells_models and self._policy.takes_goodput:
+            # It finds out itself on how few GPUs there is a plan.
+            return replace(shared, min_gpus=1, max_gpus=most, **named)
         table = self._table(job)
         if self._policy.keeps_sizes:
             return replace(shared, performance=table)
@@ -163,7 +167,7 @@ class ModelledTrainings:
     def measured(self, job_id: str, done: float, batch: int | None) -> Measured:  # noqa: ARG002 - the protocol
         """Iterations left, above 0."""
         work = self.work(job_id)
-        return Measured(iterations_left=max(work - done, _LEAST * work))
+        return Measured(iterations_left=self._parameters.told_left(max(work - done, _LEAST * work), self._seed, job_id))
 
     def _training(self, job: TraceJob) -> _Training:
         training = self._training_of(job)

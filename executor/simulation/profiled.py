@@ -103,7 +103,11 @@ class ProfiledApplications:
             )
             if not self._by_type:
                 return sized
-            return replace(sized, performance=self._table(job), remaining_iterations=self.work(job_id))
+            return replace(
+                sized,
+                performance=self._table(job),
+                remaining_iterations=self.measured(job_id, 0.0, None).iterations_left,
+            )
         now, profile = self.measured(job_id, 0.0, None), self._of(job).profile
         planned_s = profile.restart_s if profile.planned_restart_s is None else profile.planned_restart_s
         return Job(
@@ -192,6 +196,7 @@ class ProfiledApplications:
         job = self._jobs[job_id]
         application, known = self._of(job), self._knowledge(job)
         left = max(application.work - done, _LEAST * application.work)
+        left = self._parameters.told_left(left, self._seed, job_id)
         if not self._elastic:
             return Measured(iterations_left=left)
         gradient = application.gradient_at(batch, application.epoch(done))

@@ -100,7 +100,7 @@ class TabledThroughputs:
             queue=job.queue,
             performance=self._told_table(job),
             restart_cost_s=self._parameters.restart_s,
-            remaining_iterations=self.work(job_id),
+            remaining_iterations=self._parameters.told_left(self.work(job_id), self._seed, job_id),
             deadline_s=job.deadline_s,
         )
 
@@ -159,8 +159,10 @@ class TabledThroughputs:
 
     def measured(self, job_id: str, done: float, batch: int | None) -> Measured:  # noqa: ARG002 - the protocol
         """Iterations left, above 0."""
+        if not self._elastic:
+            return Measured()
         work = self.work(job_id)
-        return Measured(iterations_left=max(work - done, _LEAST * work) if self._elastic else None)
+        return Measured(iterations_left=self._parameters.told_left(max(work - done, _LEAST * work), self._seed, job_id))
 
     def _table(self, job: TraceJob) -> _Table:
         return self._tables[job.application, job.global_batch]

@@ -101,8 +101,10 @@ class TruthParameters:
     a job of few GPUs only so long for each of them. checkpoint_s: a job that breaks goes on from a multiple of so many
     seconds of work (None: from its beginning). elasticity: how many times fewer or more GPUs a job may get than it
     asked for, where its throughput is known. noise: standard deviation of the logarithm of estimates over what is true:
-    of durations, or of throughputs where these are known. profiling: see `Profiling`. shared_models: jobs of one
-    application share what they measure.
+    of durations, or of throughputs where these are known. misjudged: what is told of the iterations that a job has left
+    is so many times too many or too few, for every job one of the two. profiling: see `Profiling`. shared_models: jobs
+    of one application share what they measure. tells_models: of models of the catalogue policies that go by throughputs
+    are told the model, too, if they plan it.
 
     Raises
     ------
@@ -117,16 +119,20 @@ class TruthParameters:
     elasticity: float = 4.0
     estimates: Estimates = Estimates.EXACT
     noise: float = 0.0
+    misjudged: float = 1.0
     profiling: Profiling = Profiling.ONE_GPU
     shared_models: bool = False
+    tells_models: bool = False
 
     def __post_init__(self) -> None:
         for name in ("start_s", "restart_s", "noise"):
             value = getattr(self, name)
             if not 0 <= value < math.inf:
                 raise InputError(f"{name} is {value}; must be a number from 0 on")
-        if not 1 <= self.elasticity < math.inf:
-            raise InputError(f"elasticity is {self.elasticity}; must be a number from 1 on")
+        for name in ("elasticity", "misjudged"):
+            value = getattr(self, name)
+            if not 1 <= value < math.inf:
+                raise InputError(f"{name} is {value}; must be a number from 1 on")
         for name in ("checkpoint_s", "delay_per_gpu_s"):
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
@@ -139,6 +145,13 @@ class TruthParameters:
         if self.estimates is Estimates.LIMIT:
             return job.time_limit_s
         return true_s() * noise_factor(self.noise, seed, job.id)
+
+    def told_left(self, left: float, seed: int, job_id: str) -> float:
+        """What is told of the iterations that a job has left."""
+        if self.misjudged == 1.0:
+            return left
+        is_more = noise_factor(1.0, seed, "iterations", job_id) > 1.0
+        return left * self.misjudged if is_more else left / self.misjudged
 
     def delay_s(self, num_gpus: int, *, is_first: bool) -> float:
         """How long a job does no work after it was given so many GPUs."""

@@ -898,8 +898,8 @@ class HistoryPointDoc(TypedDict, closed=True):
 
 HorizonObjective: TypeAlias = Literal["completion_time", "goodput"]
 """
-`completion_time`: jobs end as soon as they can on average, by weight. `goodput`: Sia's Eq. 4 at its defaults,
-for one interval.
+`completion_time`: jobs end as soon as they can on average, by weight, with what `tail`, `fairness`, `lateness`
+and `throughput` make of that. `goodput`: Sia's Eq. 4 at its defaults, for one interval.
 """
 
 
@@ -914,8 +914,9 @@ class HorizonParametersDoc(TypedDict, closed=True):
     """
     objective: NotRequired[HorizonObjective]
     """
-    completion_time: jobs end as soon as they can on average, by weight; goodput: Sia's Eq. 4 with its default
-    parameters, which is an objective of one interval (num_intervals 1).
+    completion_time: jobs end as soon as they can on average, by weight, with what tail, fairness, lateness and
+    throughput make of that; goodput: Sia's Eq. 4 with its default parameters, which is an objective of one interval
+    (num_intervals 1).
     """
     interval_s: NotRequired[float]
     """
@@ -937,6 +938,33 @@ class HorizonParametersDoc(TypedDict, closed=True):
     longest_wait_s: NotRequired[float | None]
     """
     How old a job may get that waits; then it comes ahead of all that is not. null: it may wait for ever.
+    """
+    tail: NotRequired[float]
+    """
+    How much of the objective is the mean completion time, from submission, of the longest jobs in place of all:
+    conditional value at risk. 1: that alone, so that nobody asks how long the others take.
+    """
+    tail_level: NotRequired[float]
+    """
+    Part of the weight of all jobs that is not among the longest.
+    """
+    fairness: NotRequired[float]
+    """
+    Power of the time that a job takes on its fair share of the cluster, by which its times are divided; 1: those of
+    finish-time fairness (Themis).
+    """
+    lateness: NotRequired[float]
+    """
+    What a second after its deadline_s counts, beside what every second of a job does.
+    """
+    throughput: NotRequired[float]
+    """
+    What a second of work counts that a job could do in the first interval where it is fastest, and does not.
+    """
+    arrivals_per_h: NotRequired[float]
+    """
+    How many jobs like those that are there are expected to come in an hour: what they need is kept free in later
+    intervals, half of what there is at most.
     """
 
 

@@ -6,7 +6,14 @@ from pydantic import Field
 
 from api.schemas.base import Positive
 from api.schemas.policies.base import ParametersDoc
-from models.allocation.horizon.parameters import MOST_INTERVALS, HorizonObjective, HorizonParameters
+from models.allocation.horizon.parameters import (
+    MOST_ARRIVALS,
+    MOST_INTERVALS,
+    MOST_LEVEL,
+    MOST_PRICE,
+    HorizonObjective,
+    HorizonParameters,
+)
 
 
 class HorizonParametersDoc(ParametersDoc):
@@ -16,8 +23,9 @@ class HorizonParametersDoc(ParametersDoc):
     asks_for = "Which job gets how many GPUs of which type now, by what each will have until it ends."
 
     objective: HorizonObjective = HorizonObjective.COMPLETION_TIME
-    """completion_time: jobs end as soon as they can on average, by weight; goodput: Sia's Eq. 4 with its default
-    parameters, which is an objective of one interval (num_intervals 1)."""
+    """completion_time: jobs end as soon as they can on average, by weight, with what tail, fairness, lateness and
+    throughput make of that; goodput: Sia's Eq. 4 with its default parameters, which is an objective of one interval
+    (num_intervals 1)."""
     interval_s: Positive = 60.0
     """Length of the first interval: about as long as until the next plan."""
     num_intervals: Annotated[int, Field(ge=1, le=MOST_INTERVALS)] = 4
@@ -29,3 +37,18 @@ class HorizonParametersDoc(ParametersDoc):
     """How many times its restart cost a running job loses with a change."""
     longest_wait_s: Positive | None = 21_600.0
     """How old a job may get that waits; then it comes ahead of all that is not. null: it may wait for ever."""
+    tail: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """How much of the objective is the mean completion time, from submission, of the longest jobs in place of all:
+    conditional value at risk. 1: that alone, so that nobody asks how long the others take."""
+    tail_level: Annotated[float, Field(ge=0, le=MOST_LEVEL)] = 0.9
+    """Part of the weight of all jobs that is not among the longest."""
+    fairness: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Power of the time that a job takes on its fair share of the cluster, by which its times are divided; 1: those of
+    finish-time fairness (Themis)."""
+    lateness: Annotated[float, Field(ge=0, le=MOST_PRICE)] = 0.0
+    """What a second after its deadline_s counts, beside what every second of a job does."""
+    throughput: Annotated[float, Field(ge=0, le=MOST_PRICE)] = 0.0
+    """What a second of work counts that a job could do in the first interval where it is fastest, and does not."""
+    arrivals_per_h: Annotated[float, Field(ge=0, le=MOST_ARRIVALS)] = 0.0
+    """How many jobs like those that are there are expected to come in an hour: what they need is kept free in later
+    intervals, half of what there is at most."""

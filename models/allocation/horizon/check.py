@@ -2,8 +2,8 @@
 
 Given are the plan, the schedules behind it (`outlook`) and the goodputs. When jobs end under their schedules, what
 these take of later intervals, what a change costs and what the calendar leaves is computed again, schedule by schedule
-and node by node; no code is shared with `schedules`, `openings` and `instance`. Whether the GPUs are legal is
-`models.placement.check`'s part.
+and node by node; no code is shared with `schedules`, `openings`, `arrivals`, `objective` and `instance`. Whether the
+GPUs are legal is `models.placement.check`'s part.
 """
 
 import math
@@ -14,6 +14,8 @@ from itertools import pairwise
 from statistics import median
 
 from models.allocation.block_check import allows, held_shape, kept_shape, node_sizes
+from models.allocation.horizon.arrivals_check import Arrivals
+from models.allocation.horizon.objective_check import Worth, fair_share
 from models.allocation.horizon.openings_check import LaterGpus
 from models.allocation.horizon.outlook import Outlook, Planned, Shape
 from models.allocation.horizon.parameters import HorizonParameters
@@ -53,16 +55,20 @@ def horizon_violations(
     given = {item.job_id: (item.gpu_type, len(item.gpus), item.num_gpus) for item in plan.allocations}
     issues = [*coverage_violations(snapshot, plan)]
     expected: dict[tuple[str, str | None], float] = {}
+    mean_s: dict[str, float] = {}
     for job in snapshot.jobs:
-        if job.id in audit.pinned:
-            expected["completion_time", job.id] = audit.weight(job) * audit.pinned_end_s(job)
-            continue
         planned = outlook.planned.get(job.id, ())
-        issues += audit.faults(job, planned, given.get(job.id))
-        ends_s = math.fsum(item.share * audit.end_s(job, item) for item in planned)
-        expected["completion_time", job.id] = audit.weight(job) * ends_s
-        if audit.waits_too_long(job) and job.id not in given:
-            expected["long_wait", job.id] = audit.more_than_all
+        if job.id in audit.pinned:
+            ends_s = [(1.0, audit.pinned_end_s(job))]
+        else:
+            issues += audit.faults(job, planned, given.get(job.id))
+            ends_s = [(item.share, audit.end_s(job, item)) for item in planned]
+            expected |= {(term, job.id): value for term, value in audit.lost(job, planned)}
+            if audit.waits_too_long(job) and job.id not in given:
+                expected["long_wait", job.id] = audit.more_than_all
+        mean_s[job.id] = math.fsum(share * end_s for share, end_s in ends_s)
+        expected |= {(term, job.id): value for term, value in audit.worth.terms(job, ends_s)}
+    expected |= dict(audit.worth.tail(mean_s))
     issues += [*audit.wrong_bounds(), *audit.overfull(outlook)]
     keys = [(term.term, term.job_id) for term in plan.score]
     return [*issues, *score_violations(plan.score, keys, expected, objective, wanted="job")]
@@ -95,7 +101,6 @@ class _Audit:
         self._runs = running_jobs(snapshot)
         self._there = LaterGpus(snapshot, calendar, parameters.epsilon, self.pinned)
         self._usable = self._there.most
-        self._all_weight = math.fsum(job.weight for job in snapshot.jobs)
         speeds = {
             job.id: self._speeds(job, goodput) for job, goodput in zip(snapshot.jobs, matrix.goodput, strict=True)
         }
@@ -104,10 +109,11 @@ class _Audit:
             name: {shape: left[name] / speed for shape, speed in known.items()} for name, known in speeds.items()
         }
         self._jobs = snapshot.jobs
-
-    def weight(self, job: Job) -> float:
-        """What a second of the job is worth."""
-        return job.weight / self._all_weight if self._all_weight > 0 else 0.0
+        planned = [job for job in snapshot.jobs if job.id not in self.pinned]
+        known = ((self._able(job), job.attained_gpu_s) for job in planned)
+        self._arrivals = Arrivals(parameters.arrivals_per_h, known, self._usable)
+        share = fair_share(snapshot)
+        self.worth = Worth(snapshot, parameters, {job.id: self._fair_s(job, share) for job in snapshot.jobs})
 
     def pinned_end_s(self, job: Job) -> float:
         """When a job ends that stays where it is; 0 where that is not known."""
@@ -180,6 +186,7 @@ class _Audit:
                             taken[shape[0]] += item.share * shape[2] * max(0.0, within_s) / (last_s - first_s)
             for gpu_type, gpus in taken.items():
                 there = open_gpus[gpu_type]
+                there -= self._arrivals.mean(gpu_type, first_s, last_s, there)
                 if gpus > there + _TOLERANCE * max(1.0, there):
                     yield Issue(
                         code="over_capacity_later",
@@ -193,18 +200,34 @@ class _Audit:
         longest_s = self._parameters.longest_wait_s
         return longest_s is not None and job.age_s >= longest_s
 
+    def lost(self, job: Job, planned: Sequence[Planned]) -> Iterator[tuple[str, float]]:
+        """What the job does not do of what it could in the first interval: all its schedules begin alike."""
+        done = 0.0
+        if planned and planned[0].now is not None:
+            now = planned[0].now
+            begins_s = 0.0 if now == kept_shape(job, self._nodes, self._node_size) else self._start_s(job)
+            works_s = max(0.0, self._parameters.interval_s - begins_s)
+            done = min(1.0, works_s / self._seconds[job.id].get(now, math.nan))
+        return self.worth.lost(job, self._fastest_s(job), done)
+
     @cached_property
     def more_than_all(self) -> float:
         """What leaving out a job costs that may wait no more."""
-        planned = [job for job in self._jobs if job.id not in self.pinned]
-        latest_s = (
-            self._bounds_s[-1]
-            + self._start_s(job)
-            + self._parameters.restart_price * job.restart_cost_s
-            + max(self._seconds[job.id].values(), default=0.0)
-            for job in planned
-        )
-        return 1.0 + math.fsum(self.weight(job) * time_s for job, time_s in zip(planned, latest_s, strict=True))
+        latest_s = {}
+        for job in self._jobs:
+            change_s = self._parameters.restart_price * job.restart_cost_s
+            slowest_s = max(self._seconds[job.id].values(), default=0.0)
+            latest_s[job.id] = self._bounds_s[-1] + self._start_s(job) + change_s + slowest_s
+            if job.id in self.pinned:
+                latest_s[job.id] = self.pinned_end_s(job)
+        return 1.0 + self.worth.most(latest_s)
+
+    def _fair_s(self, job: Job, share: float) -> float:
+        """What is left on a share of the cluster; on more GPUs it is slower in proportion. 0 where nobody knows."""
+        if job.id in self.pinned:
+            return self.pinned_end_s(job)
+        on_share = (time_s * max(1.0, shape[2] / share) for shape, time_s in self._able(job).items())
+        return min(on_share, default=0.0)
 
     def _start_s(self, job: Job) -> float:
         """What its first GPUs cost, or other ones."""
@@ -221,8 +244,11 @@ class _Audit:
 
     def _fastest_s(self, job: Job) -> float:
         """Where it ends first of what there is; 0 where it cannot run."""
-        able = (time_s for shape, time_s in self._seconds[job.id].items() if shape[2] <= self._usable[shape[0]])
-        return min(able, default=0.0)
+        return min(self._able(job).values(), default=0.0)
+
+    def _able(self, job: Job) -> Mapping[Shape, float]:
+        """Seconds that are left, by shape, on as many GPUs as there are."""
+        return {shape: time_s for shape, time_s in self._seconds[job.id].items() if shape[2] <= self._usable[shape[0]]}
 
 
 def _left(jobs: Sequence[Job], speeds: Mapping[str, Mapping[Shape, float]]) -> Mapping[str, float]:

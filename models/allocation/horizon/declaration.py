@@ -3,7 +3,12 @@
 import cvxpy as cp
 
 from models.allocation.declaration import declared_rows, impossible_rows, named_problem
-from models.allocation.horizon.assembly import column_names, constraint_groups
+from models.allocation.horizon.assembly import (
+    column_costs,
+    column_names,
+    constraint_groups,
+    tail_most,
+)
 from models.allocation.horizon.instance import HorizonInstance
 from solver.problem import MatrixProblem
 from solver.sense import Sense
@@ -22,7 +27,13 @@ def declare(instance: HorizonInstance) -> tuple[cp.Problem, dict[str, str]]:
         return cp.Problem(goal(cp.Constant(instance.offset)), impossible), {}
 
     share = cp.Variable(len(instance.schedules), name="y", bounds=[0.0, 1.0])
-    runs = cp.Variable(instance.pair_jobs.size, boolean=True, name="x") if instance.pair_jobs.size else None
-    columns = share if runs is None else cp.hstack([share, runs])
+    parts = [share]
+    if instance.pair_jobs.size:
+        parts.append(cp.Variable(instance.pair_jobs.size, boolean=True, name="x"))
+    if instance.num_tail:
+        most_s = tail_most(instance)
+        parts.append(cp.Variable(name="z", bounds=[0.0, most_s]))
+        parts.append(cp.Variable(len(instance.jobs), name="u", bounds=[0.0, most_s]))
+    columns = cp.hstack(parts)
     constraints, names = declared_rows(constraint_groups(instance), columns)
-    return cp.Problem(goal(instance.cost @ share + instance.offset), constraints), names
+    return cp.Problem(goal(column_costs(instance) @ columns + instance.offset), constraints), names

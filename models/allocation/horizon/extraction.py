@@ -5,13 +5,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from models.allocation.horizon.instance import HorizonInstance, pinned_ends_s
+from models.allocation.horizon.instance import HorizonInstance
+from models.allocation.horizon.objective import LATENESS, TAIL, THROUGHPUT
 from models.allocation.horizon.outlook import Outlook, Planned, Shape
 from models.allocation.horizon.parameters import HorizonObjective
 from models.allocation.horizon.unplaced import with_outlook
 from models.allocation.sia.extraction import extract_plan as extract_sia
 from models.plan import Plan, ScoreTerm
-from stowplan.arrays import FloatVector, IntVector, Mask
+from stowplan.arrays import FloatVector, IntVector
 
 # A boolean variable above this is chosen; incumbents are integers up to the solver's tolerance.
 _CHOSEN = 0.5
@@ -20,9 +21,9 @@ _LEAST_SHARE = 1e-7
 
 
 def chosen_configurations(instance: HorizonInstance, point: FloatVector) -> IntVector:
-    """Configuration (J,) that a point (S + P,) gives to each job now, -1 for none."""
+    """Configuration (J,) that a point of the program gives to each job now, -1 for none."""
     chosen = np.full(len(instance.jobs), -1, dtype=np.int64)
-    selected = point[len(instance.schedules) :] > _CHOSEN
+    selected = _pairs(instance, point) > _CHOSEN
     chosen[instance.pair_jobs[selected]] = instance.pair_configurations[selected]
     return chosen
 
@@ -30,8 +31,8 @@ def chosen_configurations(instance: HorizonInstance, point: FloatVector) -> IntV
 def extract_plan(
     instance: HorizonInstance, point: FloatVector, rent: FloatVector | None = None, *, is_proven: bool
 ) -> tuple[Plan, Outlook]:
-    """Place what a point (S + P,) chooses, say what is planned behind it, and what it is worth. `rent`: (S,), what
-    schedules take from others, where that is known; `is_proven`: the point is optimal within the gap."""
+    """Place what a point of the program chooses, say what is planned behind it, and what it is worth. `rent`: (S,),
+    what schedules take from others, where that is known; `is_proven`: the point is optimal within the gap."""
     plan = extract_sia(instance.sia, chosen_configurations(instance, point))
     if instance.parameters.objective is HorizonObjective.GOODPUT:
         return plan, outlook_of(instance, point)
@@ -44,15 +45,16 @@ def extract_plan(
 
 
 def outlook_of(instance: HorizonInstance, point: FloatVector) -> Outlook:
-    """The schedules that have a share at a point (S + P,)."""
+    """The schedules that have a share at a point of the program."""
     found = instance.schedules
     planned: dict[str, list[Planned]] = {instance.jobs[i].id: [] for i in instance.sia.planned.tolist()}
     shapes = _shapes(instance)
-    for s in np.flatnonzero(_has_share(instance, point)).tolist():
+    share = shares(instance, point)
+    for s in np.flatnonzero(share).tolist():
         at = int(found.at[s])
         planned[instance.jobs[int(found.job[s])].id].append(
             Planned(
-                share=float(point[s]),
+                share=float(share[s]),
                 now=shapes[int(found.now[s])],
                 later=shapes[int(found.later[s])],
                 change_s=float(instance.intervals.bounds_s[at]) if at else None,
@@ -84,8 +86,28 @@ def _starts_now(
     }
 
 
-def _has_share(instance: HorizonInstance, point: FloatVector) -> Mask:
-    return np.asarray(point[: len(instance.schedules)] > _LEAST_SHARE)
+def shares(instance: HorizonInstance, point: FloatVector) -> FloatVector:
+    """(S,) share of each schedule at a point of the program, 1 in all for a job: 0 of those that begin otherwise than
+    is chosen, which a solver leaves as much as its tolerance of integers."""
+    found = instance.schedules
+    chosen = chosen_configurations(instance, point)
+    kept = (point[: len(found)] > _LEAST_SHARE) & (found.now == chosen[found.job])
+    share = np.where(kept, point[: len(found)], 0.0)
+    total = np.bincount(found.job, weights=share, minlength=len(instance.jobs))[found.job]
+    return np.asarray(np.divide(share, total, out=np.zeros_like(share), where=total > 0))
+
+
+def settled(instance: HorizonInstance, point: FloatVector) -> FloatVector:
+    """A point without what a solver's tolerance of integers leaves: choices are 0 or 1, shares are those of schedules
+    that begin with what is chosen, and the tail is that of their ends."""
+    chosen, share = _pairs(instance, point) > _CHOSEN, shares(instance, point)
+    return np.concatenate([share, chosen.astype(np.float64), instance.tail_columns(share)])
+
+
+def _pairs(instance: HorizonInstance, point: FloatVector) -> FloatVector:
+    """(P,) of a point."""
+    num_schedules = len(instance.schedules)
+    return point[num_schedules : num_schedules + instance.pair_jobs.size]
 
 
 def _shapes(instance: HorizonInstance) -> list[Shape | None]:
@@ -96,15 +118,20 @@ def _shapes(instance: HorizonInstance) -> list[Shape | None]:
 
 
 def _scores(instance: HorizonInstance, point: FloatVector) -> Iterator[ScoreTerm]:
-    """Every job's summand of the objective: its share of the mean time until jobs end, in seconds from now; what it
-    adds that has waited for too long and gets nothing stands apart."""
-    found = instance.schedules
-    value = np.zeros(len(instance.jobs))
-    np.add.at(value, found.job, point[: len(found)] * instance.weight[found.job] * found.ends_s)
-    value[instance.sia.pinned] = instance.weight[instance.sia.pinned] * pinned_ends_s(instance.sia, instance.work)
+    """Every job's summands of the objective, in seconds: of the mean time until jobs end, and of what else is asked
+    for; what it adds that has waited for too long and gets nothing; and the tail of all."""
+    found, jobs, objective = instance.schedules, instance.jobs, instance.objective
+    share, planned = shares(instance, point), instance.sia.planned.tolist()
+    for name, cost in objective.terms.items():
+        of_jobs = np.bincount(found.job, weights=share * cost, minlength=len(jobs))
+        value = of_jobs + objective.fixed.get(name, 0.0)
+        for i in planned if name == THROUGHPUT else range(len(jobs)):
+            if name != LATENESS or jobs[i].deadline_s is not None:
+                yield ScoreTerm(term=name, job_id=jobs[i].id, value=float(value[i]))
     chosen = chosen_configurations(instance, point)
-    for i, job in enumerate(instance.jobs):
-        yield ScoreTerm(term="completion_time", job_id=job.id, value=float(value[i]))
-    for i in instance.sia.planned.tolist():
+    for i in planned:
         if instance.late[i] > 0 and chosen[i] < 0:
-            yield ScoreTerm(term="long_wait", job_id=instance.jobs[i].id, value=float(instance.late[i]))
+            yield ScoreTerm(term="long_wait", job_id=jobs[i].id, value=float(instance.late[i]))
+    if objective.tail is not None:
+        value_s = float(objective.tail.cost @ instance.tail_columns(share))
+        yield ScoreTerm(term=TAIL, job_id=None, value=value_s)

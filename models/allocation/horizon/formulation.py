@@ -27,26 +27,43 @@ Data
   e_s        when job i ends under schedule s: after a change at t to c' at t + p_i + (1 - share of work done) T_ic';
              what has nothing before the horizon goes on then, as fast as it goes
   w_i        weight of job i over the weight of all jobs
-  l_i        for a job as old as `longest_wait_s` more than all else is worth, 1 + sum_j w_j (t_K + what a start and a
-             change cost + max_c T_jc); else 0
+  f_i        what a second of job i is taken for: F_i^-fairness, 1 on average by w. F_i: seconds that it takes from its
+             start with its share of the cluster, as many GPUs as there are for each job: what it has had, and
+             min_c T_ic max(1, GPUs of c / share); the first interval at least
+  d_i, a_i   deadline of job i, from now (without one infinity), and how long ago it was submitted
+  q_s        what schedule s does not do in the first interval of what could be done where job i is fastest, in seconds
+             there
+  v_s        lateness w_i max(0, e_s - d_i) + throughput w_i q_s
+  l_i        for a job as old as `longest_wait_s` more than all else is worth, by what is at most: no schedule of i ends
+             after t_K + what a start and a change cost + max_c T_ic; else 0
   n_stk      GPUs of type t that schedule s has on average over interval k
   N_tk       GPUs of type t on average over interval k that the calendar leaves to all planned jobs, see
-             `openings`; those of pinned jobs are not among them, even when these jobs have ended
+             `openings`; those of pinned jobs are not among them, even when these jobs have ended, and those that jobs
+             are expected to need which are still to come (`arrivals_per_h`) neither, see `arrivals`
 Variables
   x_ic in {0,1}     job i has configuration c now
   y_s in [0,1]      share of schedule s: what is planned of later intervals is fluid
+  z, u_i >= 0       where `tail` is above 0: the shortest time in the tail, and how much longer that of job i is
 
-min  sum_i sum_(s in S_i) w_i e_s y_s + sum_i l_i (1 - sum_c x_ic)
+min  sum_i sum_(s in S_i) ((1 - tail) w_i f_i e_s + v_s) y_s + sum_i l_i (1 - sum_c x_ic)
+     + tail (z + sum_i w_i u_i / (1 - tail_level))
 
   one_schedule[i]                 sum_(s in S_i) y_s = 1
   now[i,c]                        sum_(s in S_i that begin with c) y_s = x_ic        (i, c) in P
   capacity[type], blocks[type,2^k], whole_nodes[type]    on x, what makes the present placeable on nodes, see
                                   `models.placement.placeability`
   capacity[type]@k                sum_s n_stk y_s <= N_tk                            k = 1..K-1
+  tail[i]                         f_i (a_i + sum_(s in S_i) e_s y_s) - z <= u_i      all jobs, where `tail` is above 0
 
-The objective is the mean time until jobs end, by weight, from now. Times are those of whole schedules, so that what a
-change loses, and what running slowly costs, is counted where it arises, and the relaxation is strong: fractional are at
-most as many jobs as there are rows that couple jobs.
+The objective is the mean time until jobs end, by weight, from now; with `tail` in part the mean of the longest times
+from submission to end, those beyond the part `tail_level` of all weight (conditional value at risk, Rockafellar and
+Uryasev, 2000); with `fairness` 1 times are those of finish-time fairness (Themis, NSDI 2020), a job's time over what it
+takes on its fair share. With `lateness` what ends after its deadline counts for more, with `throughput` work that could
+be done now and is not. The tail is one of jobs: of one with several schedules the mean end counts. Its rows couple jobs
+as those of capacity do, and are priced like these.
+
+Times are those of whole schedules, so that what a change loses, and what running slowly costs, is counted where it
+arises, and the relaxation is strong: fractional are at most as many jobs as there are rows that couple jobs.
 
 Where that errs: a tenth of a later change costs a tenth of its price, which no change made now does, so that the plan
 behind the present is too hopeful, and jobs wait for what will not be done when its time comes.
@@ -57,6 +74,7 @@ Of a job of which it is not known how much is left a guess is planned, see `inst
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -64,7 +82,7 @@ import numpy as np
 from models.allocation.horizon.assembly import assemble
 from models.allocation.horizon.check import horizon_violations
 from models.allocation.horizon.descriptor import HORIZON
-from models.allocation.horizon.extraction import chosen_configurations, extract_plan
+from models.allocation.horizon.extraction import chosen_configurations, extract_plan, settled
 from models.allocation.horizon.instance import HorizonInstance, horizon_instance
 from models.allocation.horizon.outlook import Outlook
 from models.allocation.horizon.parameters import HorizonObjective, HorizonParameters
@@ -86,6 +104,7 @@ from solver.options import SolveOptions
 from solver.problem import MatrixProblem
 from solver.registry import AUTO
 from solver.result import SolveResult, TerminationReason
+from solver.sense import Sense
 from stowplan.arrays import FloatVector, IntVector
 from stowplan.errors import Issue
 
@@ -122,7 +141,22 @@ class HorizonFormulation(Formulation):
             result = search.run()
             self._prices, self._rent = search.prices, search.rent
         self._is_proven = result.termination is TerminationReason.OPTIMAL
-        return result
+        return self._settled(result)
+
+    def _settled(self, result: SolveResult) -> SolveResult:
+        """The result with a point of which every schedule begins as is chosen, as plans have it: what tolerances leave
+        of waiting for too long would be seen in the objective."""
+        if result.incumbent is None:
+            return result
+        point = settled(self.instance, result.incumbent)
+        objective = self.problem.value(point)
+        if result.bound is None:
+            bound = None
+        elif self.problem.sense is Sense.MINIMIZE:
+            bound = min(result.bound, objective)
+        else:
+            bound = max(result.bound, objective)
+        return replace(result, incumbent=point, objective=objective, bound=bound)
 
     def prices(self, result: SolveResult) -> Mapping[str, float]:  # noqa: ARG002 - by its signature
         """What one more GPU is worth, in seconds of the mean time: now by the rows of the present, later by type and

@@ -5,10 +5,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from models.allocation.horizon.arrivals import expected_gpus
 from models.allocation.horizon.intervals import Intervals, growing, open_gpus
+from models.allocation.horizon.objective import Objective, objective_of
 from models.allocation.horizon.openings import openings
 from models.allocation.horizon.parameters import HorizonObjective, HorizonParameters
-from models.allocation.horizon.schedules import Schedules, Shapes, Work, efficient, schedules_of, worth_having
+from models.allocation.horizon.schedules import (
+    Schedules,
+    Shapes,
+    Work,
+    efficient,
+    fastest_s,
+    schedules_of,
+    worth_having,
+)
 from models.allocation.sia.instance import SiaInstance, sia_instance
 from models.allocation.sia.parameters import SiaParameters
 from models.allocation.work_left import remaining_samples
@@ -18,6 +28,8 @@ from models.workload import Job, Snapshot
 from solver.sense import Sense
 from stowplan.arrays import FloatMatrix, FloatVector, IntVector, Mask
 
+_S_PER_HOUR = 3600.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class HorizonInstance:
@@ -26,8 +38,8 @@ class HorizonInstance:
     calendar: the snapshot whose calendar counts. sia: jobs, configurations, goodputs, what may be chosen now, and the
     rows that make it placeable. pair_jobs, pair_configurations: (P,) of these what is worth having. open_gpus: (T, K).
     later: (J, C), what may be had later. work: what is left. weight: (J,), what a second is worth, all together 1.
-    cost: (S,) of each schedule. late: (J,), of it what a job pays that has waited for as long as it may and gets
-    nothing now. offset: what pinned jobs add.
+    objective: of completion times, by term; without terms where it is Sia's. cost: (S,) of each schedule. late: (J,),
+    of it what a job pays that has waited for as long as it may and gets nothing now. offset: what pinned jobs add.
     """
 
     parameters: HorizonParameters
@@ -40,6 +52,7 @@ class HorizonInstance:
     later: Mask
     work: Work
     weight: FloatVector
+    objective: Objective
     schedules: Schedules
     cost: FloatVector
     late: FloatVector
@@ -49,6 +62,19 @@ class HorizonInstance:
     def jobs(self) -> Sequence[Job]:
         """Jobs in the order of the rows."""
         return self.sia.jobs
+
+    @property
+    def num_tail(self) -> int:
+        """Columns of the tail."""
+        return 0 if self.objective.tail is None else self.objective.tail.num_columns
+
+    def tail_columns(self, share: FloatVector) -> FloatVector:
+        """The columns of the tail where schedules have shares (S,)."""
+        if self.objective.tail is None:
+            return np.zeros(0)
+        found = self.schedules
+        ends_s = np.bincount(found.job, weights=share * found.ends_s, minlength=len(self.jobs))
+        return self.objective.tail.columns(ends_s.astype(np.float64))
 
     @property
     def sense(self) -> Sense:
@@ -97,33 +123,58 @@ def instance_of(
     types = np.array([configurations.gpu_types.index(node.gpu_type) for node in nodes], dtype=np.int64)
     most = np.bincount(types, weights=there.num_gpus, minlength=shapes.num_types)
     fits = shapes.num_gpus <= most[shapes.type_index]
-    later = efficient(shapes, np.where(base.utility.runnable & fits, work.seconds, np.inf))
+    runnable = np.where(base.utility.runnable & fits, work.seconds, np.inf)
+    later = efficient(shapes, runnable)
     later[base.pinned] = False
     intervals = growing(parameters.interval_s, parameters.num_intervals, _end_s(base, parameters, work, later))
     may_wait = np.setdiff1d(base.planned, base.reserved)
     found = schedules_of(intervals, shapes, work, pair_jobs, pair_configurations, later, may_wait)
     weight = np.array([job.weight for job in base.jobs], dtype=np.float64)
     weight /= max(float(weight.sum()), np.finfo(np.float64).tiny)
+    num_open = open_gpus(intervals, there.num_gpus, types, shapes.num_types, there.closed)
+    if parameters.arrivals_per_h > 0:
+        num_open -= expected_gpus(
+            parameters.arrivals_per_h / _S_PER_HOUR,
+            intervals,
+            shapes,
+            runnable[base.planned],
+            np.array([base.jobs[i].attained_gpu_s for i in base.planned.tolist()], dtype=np.float64),
+            most.astype(np.float64),
+            num_open,
+        )
     if is_goodput:
+        objective = Objective(times=np.zeros(len(found)), terms={}, fixed={}, tail=None, most=0.0)
         late = np.zeros(len(base.jobs))
         cost = _sia_costs(base, found)
         offset = sum(base.pinned_score(int(i)) for i in base.pinned)
     else:
-        cost = weight[found.job] * found.ends_s
-        late = _late(base, parameters, work, weight, intervals.end_s)
-        cost = cost + np.where(found.pair < 0, late[found.job], 0.0)
-        offset = float(weight[base.pinned] @ pinned_ends_s(base, work)) if base.pinned.size else 0.0
+        latest_s = _latest_s(base, work, intervals.end_s)
+        objective = objective_of(
+            parameters,
+            base.jobs,
+            weight,
+            found,
+            work,
+            base.pinned,
+            fair_s=_fair_s(base, shapes, runnable, latest_s),
+            fastest_s=fastest_s(work, later),
+            latest_s=latest_s,
+        )
+        late = _late(base, parameters, objective.most)
+        cost = np.sum(list(objective.terms.values()), axis=0) + np.where(found.pair < 0, late[found.job], 0.0)
+        offset = sum(float(values.sum()) for values in objective.fixed.values())
     return HorizonInstance(
         parameters=parameters,
         calendar=calendar,
         sia=base,
         intervals=intervals,
-        open_gpus=open_gpus(intervals, there.num_gpus, types, shapes.num_types, there.closed),
+        open_gpus=num_open,
         pair_jobs=pair_jobs,
         pair_configurations=pair_configurations,
         later=later,
         work=work,
         weight=weight,
+        objective=objective,
         schedules=found,
         cost=cost,
         late=late,
@@ -188,27 +239,39 @@ def _end_s(base: SiaInstance, parameters: HorizonParameters, work: Work, later: 
     num_gpus = base.configurations.num_gpus
     seconds = np.where(later, work.seconds, np.inf)
     gpu_s = (seconds * num_gpus).min(axis=1, initial=np.inf)
-    fastest_s = seconds.min(axis=1, initial=np.inf)
-    able = np.isfinite(fastest_s)
+    least_s = seconds.min(axis=1, initial=np.inf)
+    able = np.isfinite(least_s)
     if not able.any():
         return parameters.interval_s
     free = sum(mask.bit_count() for mask in base.taken.free_masks)
-    return float(gpu_s[able].sum()) / max(1, free) + float(np.quantile(fastest_s[able], 0.9))
+    return float(gpu_s[able].sum()) / max(1, free) + float(np.quantile(least_s[able], 0.9))
 
 
-def _late(
-    base: SiaInstance, parameters: HorizonParameters, work: Work, weight: FloatVector, end_s: float
-) -> FloatVector:
-    """(J,) more than all else is worth for a job that may wait no more, 0 for others."""
+def _latest_s(base: SiaInstance, work: Work, end_s: float) -> FloatVector:
+    """(J,) no schedule of a job ends later; of pinned jobs when they end."""
+    slowest_s = np.where(np.isfinite(work.seconds), work.seconds, 0.0).max(axis=1, initial=0.0)
+    found: FloatVector = end_s + work.start_s + work.change_s + slowest_s
+    found[base.pinned] = pinned_ends_s(base, work)
+    return found
+
+
+def _fair_s(base: SiaInstance, shapes: Shapes, seconds: FloatMatrix, latest_s: FloatVector) -> FloatVector:
+    """(J,) how long a job takes, with what it has done, on its share of the cluster, where `seconds` (J, C) are left; 0
+    where nobody knows. On more GPUs than its share it is taken to be slower in proportion, as in replays."""
+    nodes = base.snapshot.cluster.nodes
+    share = max(1.0, sum(node.num_gpus for node in nodes) / max(1, len(base.jobs)))
+    left_s = (seconds * np.maximum(1.0, shapes.num_gpus / share)).min(axis=1, initial=np.inf)
+    left_s[base.pinned] = latest_s[base.pinned]
+    attained = np.array([job.attained_gpu_s for job in base.jobs], dtype=np.float64)
+    return np.where(np.isfinite(left_s) & (left_s > 0), left_s + attained / share, 0.0)
+
+
+def _late(base: SiaInstance, parameters: HorizonParameters, most: float) -> FloatVector:
+    """(J,) more than all else is worth for a job that may wait no more, 0 for others; all else is at most `most`."""
     longest_s = parameters.longest_wait_s
     late = np.zeros(len(base.jobs))
-    if longest_s is None:
-        return late
-    slowest_s = np.where(np.isfinite(work.seconds), work.seconds, 0.0).max(axis=1, initial=0.0)
-    latest_s = end_s + work.start_s + work.change_s + slowest_s
-    more = 1.0 + float(weight[base.planned] @ latest_s[base.planned])
-    old = [int(i) for i in base.planned if base.jobs[i].age_s >= longest_s]
-    late[old] = more
+    if longest_s is not None:
+        late[[int(i) for i in base.planned if base.jobs[i].age_s >= longest_s]] = 1.0 + most
     return late
 
 

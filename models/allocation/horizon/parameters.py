@@ -8,11 +8,22 @@ from models.policy import Parameters
 from stowplan.errors import InputError
 
 MOST_INTERVALS = 16
+MOST_PRICE = 1e6
+# Beyond it is less than one job of a thousand.
+MOST_LEVEL = 0.999
+MOST_ARRIVALS = 1e6
+_TERMS = {
+    "tail": 1.0,
+    "fairness": 1.0,
+    "lateness": MOST_PRICE,
+    "throughput": MOST_PRICE,
+    "arrivals_per_h": MOST_ARRIVALS,
+}
 
 
 class HorizonObjective(StrEnum):
-    """`completion_time`: jobs end as soon as they can on average, by weight. `goodput`: Sia's Eq. 4 at its defaults,
-    for one interval."""
+    """`completion_time`: jobs end as soon as they can on average, by weight, with what `tail`, `fairness`, `lateness`
+    and `throughput` make of that. `goodput`: Sia's Eq. 4 at its defaults, for one interval."""
 
     COMPLETION_TIME = "completion_time"
     GOODPUT = "goodput"
@@ -27,10 +38,19 @@ class HorizonParameters(Parameters):
     done). restart_price: how many times its restart cost a running job loses with a change. longest_wait_s: how old a
     job may get that waits; then it comes ahead of all that is not (None: it may wait for ever).
 
+    tail: how much of the objective is the mean completion time, from submission, of the longest jobs, those beyond the
+    part `tail_level` of all weight (conditional value at risk), in place of the mean of all. fairness: power, from 0 to
+    1, of the time that a job takes on its fair share, by which its times are divided; with 1 they are those of
+    finish-time fairness (Themis, NSDI 2020). lateness: what a second after its deadline counts beside others.
+    throughput: what a second of work counts that a job could do in the first interval where it is fastest, and does
+    not. arrivals_per_h: jobs like those that are there which are expected to come in an hour: what they need is kept
+    free in later intervals, see `arrivals`.
+
     Raises
     ------
     InputError
-        When a value is out of its range, Sia's objective is asked of several intervals, or a horizon of one.
+        When a value is out of its range, Sia's objective is asked of several intervals or with terms of completion
+        times, or a horizon of one.
     """
 
     objective: HorizonObjective = HorizonObjective.COMPLETION_TIME
@@ -39,6 +59,12 @@ class HorizonParameters(Parameters):
     horizon_s: float | None = None
     restart_price: float = 1.0
     longest_wait_s: float | None = 21_600.0
+    tail: float = 0.0
+    tail_level: float = 0.9
+    fairness: float = 0.0
+    lateness: float = 0.0
+    throughput: float = 0.0
+    arrivals_per_h: float = 0.0
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.interval_s) and self.interval_s > 0):
@@ -64,3 +90,15 @@ class HorizonParameters(Parameters):
             raise InputError(f"restart_price is {self.restart_price}; must be finite and at least 0")
         if self.longest_wait_s is not None and not (math.isfinite(self.longest_wait_s) and self.longest_wait_s > 0):
             raise InputError(f"longest_wait_s is {self.longest_wait_s}; must be finite and above 0")
+        self._raise_for_terms()
+
+    def _raise_for_terms(self) -> None:
+        """Check what goes with completion times."""
+        for name, most in _TERMS.items():
+            value = getattr(self, name)
+            if not 0 <= value <= most:
+                raise InputError(f"{name} is {value}; must be from 0 to {most:g}")
+            if value > 0 and self.objective is HorizonObjective.GOODPUT:
+                raise InputError(f"{name} is {value}; it goes with the objective completion_time alone: leave it out")
+        if not 0 <= self.tail_level <= MOST_LEVEL:
+            raise InputError(f"tail_level is {self.tail_level}; must be from 0 to {MOST_LEVEL}")

@@ -177,7 +177,7 @@ def _waiting(intervals: Intervals, work: Work, later: Mask, may_wait: IntVector)
 
 def _without(intervals: Intervals, work: Work, later: Mask, may_wait: IntVector) -> _Kind:
     """Nothing before the horizon, then as fast as it goes."""
-    ends_s = intervals.end_s + work.start_s[may_wait] + _fastest_s(work, later)[may_wait]
+    ends_s = intervals.end_s + work.start_s[may_wait] + fastest_s(work, later)[may_wait]
     nothing: IntVector = np.full(may_wait.size, NOTHING)
     return may_wait, nothing, nothing, nothing, np.zeros(may_wait.size, dtype=np.int64), ends_s
 
@@ -208,17 +208,17 @@ def _stopped(intervals: Intervals, work: Work, jobs: IntVector, configurations: 
     whole_s, begin_s = work.seconds[jobs, configurations], _first_s(work, jobs, configurations)
     stops_s = intervals.bounds_s[1]
     left = 1.0 - np.maximum(stops_s - begin_s, 0.0) / whole_s
-    ends_s = intervals.end_s + work.change_s[jobs] + left * _fastest_s(work, later)[jobs]
+    ends_s = intervals.end_s + work.change_s[jobs] + left * fastest_s(work, later)[jobs]
     kept = left > 0
     pair = np.flatnonzero(kept)
     nothing: IntVector = np.full(pair.size, NOTHING)
     return jobs[kept], pair, configurations[kept], nothing, np.ones(pair.size, dtype=np.int64), ends_s[kept]
 
 
-def _fastest_s(work: Work, later: Mask) -> FloatVector:
+def fastest_s(work: Work, later: Mask) -> FloatVector:
     """(J,) seconds that are left where a job ends first, 0 where nothing is known to run."""
-    fastest_s = np.where(later, work.seconds, np.inf).min(axis=1, initial=np.inf)
-    return np.where(np.isfinite(fastest_s), fastest_s, 0.0)
+    least_s = np.where(later, work.seconds, np.inf).min(axis=1, initial=np.inf)
+    return np.where(np.isfinite(least_s), least_s, 0.0)
 
 
 def _use(

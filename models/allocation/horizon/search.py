@@ -74,12 +74,12 @@ class Search:
 
     def run(self) -> SolveResult:
         """The best plan within the gap, or as far as the time goes."""
-        it, found = self._instance, self._instance.schedules
+        it = self._instance
         self._offer_start()
-        scale = float(np.abs(it.weight[found.job] * found.ends_s).mean()) * len(it.jobs)
+        scale = float(it.objective.times.mean()) * len(it.jobs)
         tolerance = _RELAXED * min(_CAREFUL, self._options.relative_gap) * scale
         relaxed = relaxation(it)
-        sifted = sift(relaxed, found.job, self._choices, self._always, tolerance, stop=self._must_stop)
+        sifted = self._sifted(relaxed, tolerance)
         if self._must_stop():
             return self._concluded(sifted, self._unsolved(), sifted.bound)
         self._of_times = self._part_of_times(sifted)
@@ -99,6 +99,18 @@ class Search:
             elif last.bound is not None:
                 bound = max(bound, min(floor, last.bound))
         return self._concluded(sifted, last, bound)
+
+    def _sifted(self, relaxed: MatrixProblem, tolerance: float) -> Sifted:
+        """The relaxation solved; columns are the schedules alone. Those of the tail are groups of their own, and taken
+        in from the start: they make its rows feasible."""
+        found, num_tail = self._instance.schedules, self._instance.num_tail
+        own = np.arange(1, num_tail + 1)
+        group = np.concatenate([found.job, found.job.max(initial=-1) + own])
+        part = np.concatenate([self._choices, self._choices.max(initial=-1) + own])
+        start = np.concatenate([self._always, np.ones(num_tail, dtype=np.bool_)])
+        sifted = sift(relaxed, group, part, start, tolerance, stop=self._must_stop)
+        num = len(found)
+        return replace(sifted, point=sifted.point[:num], reduced=sifted.reduced[:num], taken=sifted.taken[:num])
 
     def _offer_start(self) -> None:
         """Tell of the best of the points that are known."""
@@ -127,7 +139,8 @@ class Search:
         stop = begins & (found.at > 0)
         chosen = stop | (begins & ~np.isin(found.pair, found.pair[stop])) if stops else begins & (found.at == 0)
         waits = (found.now == NOTHING) & (found.later == NOTHING) & ~np.isin(found.job, it.pair_jobs[pairs])
-        return np.concatenate([chosen | waits, pairs]).astype(np.float64)
+        share = (chosen | waits).astype(np.float64)
+        return np.concatenate([share, pairs, it.tail_columns(share)])
 
     def _unsolved(self, point: FloatVector | None = None, objective: float | None = None) -> SolveResult:
         """A point that no solver has found, or none."""
@@ -271,8 +284,9 @@ class Search:
         """Prices of GPUs, by the names of the rows, and what schedules take at these."""
         it = self._instance
         names = (*it.sia.rows.names, *capacity_names(it))
-        of_gpus = prices[it.sia.planned.size :]
-        self.rent = relaxed.matrix.T @ np.concatenate([np.zeros(it.sia.planned.size), of_gpus])
+        first, num_schedules = it.sia.planned.size, len(it.schedules)
+        of_gpus = prices[first : first + len(names)]
+        self.rent = relaxed.matrix[first : first + len(names), :num_schedules].T @ of_gpus
         self.prices = {names[k]: float(of_gpus[k]) for k in np.flatnonzero(of_gpus > 0).tolist()}
 
     def _must_stop(self) -> bool:

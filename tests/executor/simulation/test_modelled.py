@@ -13,6 +13,7 @@ from executor.simulation.setup import ReplaySetup
 from executor.simulation.truth import TruthParameters
 from models.allocation.arena.parameters import ArenaParameters
 from models.allocation.gang.parameters import GangParameters
+from models.allocation.gavel.parameters import GavelParameters
 from models.allocation.sia.parameters import SiaParameters
 from models.allocation.suika.parameters import SuikaParameters
 from models.catalogue import find_model
@@ -274,3 +275,17 @@ def test_twice_as_many_jobs_cost_twice_as_much() -> None:
 
     cost(2)
     assert cost(80) - cost(40) <= 1.3 * (cost(120) - cost(80))
+
+
+def test_models_are_told_where_asked_for_to_policies_that_go_by_throughputs() -> None:
+    """`sia` makes the plans of such jobs then, and jobs run these; `gavel` keeps sizes, and is told a table."""
+    tells: dict[str, Any] = {"tells_models": True, "elasticity": 4.0, "misjudged": 2.0}
+    told = truth_of(SiaParameters(), job("x", 0, 2), **tells).told("x")
+    assert (told.performance, told.parallelism, told.min_gpus, told.max_gpus) == (None, None, 1, 8)
+    assert told.transformer is not None
+    work = truth_of(SiaParameters(), job("x", 0, 2)).work("x")
+    assert (told.remaining_iterations or 0) / work in (pytest.approx(2.0), pytest.approx(0.5))
+    assert isinstance(truth_of(GavelParameters(), job("x", 0, 2), **tells).told("x").performance, ThroughputTable)
+    result = Replay(setup_of(SiaParameters(), job("x", 0, 2), truth=TruthParameters(tells_models=True))).run()
+    assert result.num_finished == 1
+    assert result.jobs[0].completion_s == pytest.approx(result.jobs[0].alone_s, rel=1e-2)

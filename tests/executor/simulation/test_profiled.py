@@ -269,3 +269,17 @@ def test_a_replay_of_twice_as_many_jobs_costs_twice_as_much(measured: tuple[Appl
 
     cost(2)
     assert cost(40) <= 2.2 * cost(20)
+
+
+@pytest.mark.parametrize("elastic", [True, False])
+def test_misjudged_work_is_told(measured: tuple[ApplicationProfile, ...], elastic: bool) -> None:
+    """Twice as much, or half, for every job the same at all times; what is true stays."""
+    exact = truth_of(measured, job("x"), elastic=elastic)
+    wrong = truth_of(measured, job("x"), elastic=elastic, misjudged=2.0)
+    half = 0.5 * exact.work("x")
+    ratios = {
+        (wrong.measured("x", done, None).iterations_left or 0) / (exact.measured("x", done, None).iterations_left or 1)
+        for done in (0.0, half)
+    }
+    assert ratios in ({2.0}, {0.5})
+    assert wrong.work("x") == exact.work("x")

@@ -171,3 +171,24 @@ def test_records_of_twice_as_many_jobs_cost_twice_as_much() -> None:
 
     cost(2)
     assert cost(40) <= 2.3 * cost(20)
+
+
+@pytest.mark.parametrize("elastic", [True, False])
+def test_misjudged_work_is_told_and_not_done(elastic: bool) -> None:
+    """Of many jobs about half are told twice, half half as much; they take as long as they do."""
+    jobs = [job(f"j{k}", 0, 2, 180) for k in range(40)]
+    truth = truth_of(*jobs, elastic=elastic, misjudged=2.0)
+    ratios = [(truth.told(item.id).remaining_iterations or 180) / 180 for item in jobs]
+    assert set(ratios) == ({2.0, 0.5} if elastic else {1.0})
+    if elastic:
+        assert 8 < ratios.count(2.0) < 32
+        assert [(truth.measured(item.id, 90, None).iterations_left or 0) / 90 for item in jobs] == ratios
+        again = truth_of(*jobs, misjudged=2.0, seed=1)
+        assert [(again.told(item.id).remaining_iterations or 0) / 180 for item in jobs] != ratios
+    assert truth.work("j0") == 180
+    assert truth.alone("j0") == truth_of(*jobs, elastic=elastic).alone("j0")
+
+
+def test_work_is_misjudged_by_a_factor_of_at_least_one() -> None:
+    with pytest.raises(InputError, match=r"misjudged is 0\.5"):
+        TruthParameters(misjudged=0.5)

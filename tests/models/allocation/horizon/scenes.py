@@ -25,6 +25,7 @@ def timed_snapshot(rng: Random, *, num_nodes: int = 3, num_jobs: int = 4) -> Sna
                 attained_gpu_s=rng.choice((0.0, 400.0)),
                 age_s=rng.choice((0.0, 600.0, 30_000.0)),
                 restart_cost_s=rng.choice((0.0, 10.0, 90.0)),
+                deadline_s=rng.choice((None, 30.0, 400.0)),
             )
         )
     return Snapshot(cluster=snapshot.cluster, jobs=tuple(jobs))
@@ -38,6 +39,12 @@ def random_parameters(rng: Random) -> HorizonParameters:
         horizon_s=rng.choice((None, 1000.0)) if num_intervals > 1 else None,
         restart_price=rng.choice((0.0, 1.0, 3.0)),
         longest_wait_s=rng.choice((None, 21_600.0)),
+        tail=rng.choice((0.0, 0.0, 0.5, 1.0)),
+        tail_level=rng.choice((0.0, 0.5, 0.9)),
+        fairness=rng.choice((0.0, 0.0, 1.0)),
+        lateness=rng.choice((0.0, 2.0)),
+        throughput=rng.choice((0.0, 3.0)),
+        arrivals_per_h=rng.choice((0.0, 0.0, 30.0)),
     )
 
 

@@ -1,8 +1,15 @@
 """Listing schedules, solving, placing and checking cost as much as there are jobs and nodes."""
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
+import pytest
+
+from models.allocation.horizon.assembly import relaxation
 from models.allocation.horizon.formulation import formulate_horizon
+from models.allocation.horizon.instance import horizon_instance
 from models.allocation.horizon.openings import openings
 from models.allocation.horizon.openings_check import LaterGpus
 from models.allocation.horizon.parameters import HorizonParameters
@@ -29,9 +36,12 @@ def busy(num_nodes: int) -> Snapshot:
     return Snapshot(cluster=cluster(*(node(f"n{k}", 8) for k in range(num_nodes))), jobs=(*running, *waiting))
 
 
-def test_a_plan_grows_with_the_size() -> None:
+@pytest.mark.parametrize("asked", [{}, {"fairness": 1.0, "lateness": 1.0, "throughput": 1.0, "arrivals_per_h": 9.0}])
+def test_a_plan_grows_with_the_size(asked: Mapping[str, Any]) -> None:
+    parameters = HorizonParameters(num_intervals=3, horizon_s=3000.0, **asked)
+
     def plan(snapshot: Snapshot) -> None:
-        formulation = formulate_horizon(snapshot, HorizonParameters(num_intervals=3, horizon_s=3000.0), PhaseClock())
+        formulation = formulate_horizon(snapshot, parameters, PhaseClock())
         result = formulation.solve(SolveOptions(solver="auto", relative_gap=0.05), SolveMonitor())
         assert result.incumbent is not None
         assert result.objective is not None
@@ -41,6 +51,20 @@ def test_a_plan_grows_with_the_size() -> None:
     small, large = busy(15), busy(30)
     plan(small)
     assert work(lambda: plan(large)) <= 2.3 * work(lambda: plan(small))
+
+
+def test_the_tail_grows_with_the_size() -> None:
+    """Its rows, its columns and its extraction: how long HiGHS branches over them is counted by its callbacks."""
+    parameters = HorizonParameters(num_intervals=3, horizon_s=3000.0, tail=0.3)
+
+    def build(snapshot: Snapshot) -> None:
+        instance = horizon_instance(snapshot, parameters, PhaseClock())
+        assert relaxation(instance).num_columns == len(instance.schedules) + instance.num_tail
+        instance.tail_columns(np.zeros(len(instance.schedules)))
+
+    small, large = busy(15), busy(30)
+    build(small)
+    assert work(lambda: build(large)) <= 2.3 * work(lambda: build(small))
 
 
 def test_reading_the_calendar_grows_with_nodes_and_jobs() -> None:

@@ -3,9 +3,11 @@ present alone."""
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from models.allocation.horizon.extraction import settled
 from models.allocation.horizon.formulation import formulate_horizon
 from models.allocation.horizon.parameters import HorizonObjective, HorizonParameters
 from models.allocation.horizon.validation import policy_issues
@@ -18,6 +20,7 @@ from solver.monitor import SolveMonitor
 from solver.options import SolveOptions
 from solver.result import SolveResult, TerminationReason
 from tests.models.allocation.horizon.scenes import random_parameters, timed_snapshot
+from tests.models.allocation.horizon.test_check import queue, solved
 from tests.models.placement.scenes import SEEDS, dice
 
 
@@ -62,6 +65,23 @@ def test_one_interval_with_the_objective_of_sia_is_sia(seed: int) -> None:
         theirs = formulation.extract(sia.incumbent, PhaseClock())
         assert sum(term.value for term in plan.score) == pytest.approx(sum(term.value for term in theirs.score))
         assert result.termination is TerminationReason.OPTIMAL
+
+
+def test_what_a_solver_leaves_of_other_choices_is_no_part_of_the_plan() -> None:
+    """A point within the tolerance of integers: the running job has 2e-6 of what begins with nothing."""
+    formulation, _, objective = solved(queue())
+    it = formulation.instance
+    result = formulation.solve(SolveOptions(solver="auto"), SolveMonitor())
+    assert result.incumbent is not None
+    runs = int(np.flatnonzero(it.work.current >= 0)[0])
+    waits = int(np.flatnonzero((it.schedules.job == runs) & (it.schedules.now < 0))[0])
+    has = int(np.flatnonzero((it.schedules.job == runs) & (result.incumbent[: len(it.schedules)] > 0.5))[0])
+    point = result.incumbent.copy()
+    point[[waits, has]] += [2e-6, -2e-6]
+    point[len(it.schedules) + it.schedules.pair[has]] -= 2e-6
+    plan = formulation.extract(point, PhaseClock())
+    assert formulation.violations(plan, objective) == []
+    np.testing.assert_allclose(settled(it, point), result.incumbent, atol=1e-12)
 
 
 def test_what_a_job_lacks_is_said_of_this_policy() -> None:

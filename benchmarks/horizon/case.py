@@ -1,0 +1,69 @@
+"""A replay among those that are compared, and what is under test."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from executor.simulation.setup import ReplaySetup
+from executor.simulation.truth import Profiling, TruthParameters
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """A policy as on the command line, `name:{parameters}`, and what it is told; see `TruthParameters`."""
+
+    name: str
+    policy: str
+    told: Profiling = Profiling.ONE_GPU
+    shared: bool = True
+    noise: float = 0.0
+    misjudged: float = 1.0
+    tells_models: bool = False
+
+    @property
+    def is_random(self) -> bool:
+        """Whether its replays differ by seed."""
+        return self.noise > 0 or self.misjudged > 1
+
+    @property
+    def truth(self) -> TruthParameters:
+        """What is told of applications that were measured."""
+        return TruthParameters(
+            profiling=self.told, shared_models=self.shared, noise=self.noise, misjudged=self.misjudged
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One replay, which `make` sets up; trace, load, name of the variant and seed tell it from others of its part."""
+
+    trace: str
+    variant: Variant
+    make: Callable[[], ReplaySetup]
+    load: float = 1.0
+    seed: int = 0
+
+    @property
+    def key(self) -> tuple[str, float, str, int]:
+        """See above."""
+        return self.trace, self.load, self.variant.name, self.seed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """parameters: of `horizon`, over those that a part gives it. seeds: workloads that are made, and replays of what is
+    random. hours: of workloads that are made (None: as many as in the papers)."""
+
+    parameters: Mapping[str, object] = field(default_factory=dict)
+    seeds: int = 1
+    hours: float | None = None
+
+    def horizon(self, given: Mapping[str, object] | None = None, /, **changed: object) -> str:
+        """The policy under test: `given` by a part, then as asked, then `changed` (None: as usual)."""
+        parameters = {**(given or {}), **self.parameters, **changed}
+        return policy("horizon", {name: value for name, value in parameters.items() if value is not None})
+
+
+def policy(name: str, parameters: Mapping[str, object]) -> str:
+    """As on the command line."""
+    return f"{name}:{json.dumps(parameters, separators=(',', ':'))}" if parameters else name

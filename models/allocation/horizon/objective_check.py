@@ -1,0 +1,89 @@
+"""What a plan of `horizon` is worth, for the check: recomputed job by job from the times at which schedules end."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+from models.allocation.horizon.parameters import HorizonParameters
+from models.workload import Job, Snapshot
+
+Key = tuple[str, str | None]
+"""Term and job."""
+
+
+class Worth:
+    """The terms of the objective. fair_s: how long what is left of a job takes on its share of the cluster, by id, for
+    jobs of which that is known; see `fair_share`."""
+
+    def __init__(self, snapshot: Snapshot, parameters: HorizonParameters, fair_s: Mapping[str, float]) -> None:
+        self._parameters = parameters
+        self._jobs = {job.id: job for job in snapshot.jobs}
+        self._all_weight = math.fsum(job.weight for job in snapshot.jobs)
+        share = fair_share(snapshot)
+        power = parameters.fairness
+        per_s = {}
+        for job in snapshot.jobs:
+            left_s = fair_s.get(job.id, 0.0)
+            whole_s = max(parameters.interval_s, left_s + job.attained_gpu_s / share)
+            per_s[job.id] = whole_s**-power if left_s > 0 or power == 0 else 0.0
+        mean = math.fsum(self.weight(job) * per_s[job.id] for job in snapshot.jobs)
+        self._counted = {name: value / mean if mean > 0 else 1.0 for name, value in per_s.items()}
+
+    def weight(self, job: Job) -> float:
+        """What a second of the job is worth."""
+        return job.weight / self._all_weight if self._all_weight > 0 else 0.0
+
+    def terms(self, job: Job, ends_s: Sequence[tuple[float, float]]) -> Iterator[tuple[str, float]]:
+        """Of a job that ends at times with shares."""
+        it, weight = self._parameters, self.weight(job)
+        mean_s = math.fsum(share * end_s for share, end_s in ends_s)
+        yield "completion_time", (1.0 - it.tail) * weight * self._counted[job.id] * mean_s
+        due_s = job.deadline_s
+        if it.lateness > 0 and due_s is not None:
+            late_s = math.fsum(share * max(0.0, end_s - due_s) for share, end_s in ends_s)
+            yield "lateness", it.lateness * weight * late_s
+
+    def lost(self, job: Job, fastest_s: float, done: float) -> Iterator[tuple[str, float]]:
+        """Of a job that has done a part of what is left when the first interval ends, and would take `fastest_s` for
+        all of it."""
+        it = self._parameters
+        if it.throughput > 0:
+            lost_s = min(fastest_s, it.interval_s) - done * fastest_s
+            yield "lost_throughput", it.throughput * self.weight(job) * max(0.0, lost_s)
+
+    def tail(self, ends_s: Mapping[str, float]) -> Iterator[tuple[Key, float]]:
+        """Of jobs that end at times on average: the mean of the longest of all weight, piece by piece."""
+        it = self._parameters
+        if it.tail == 0:
+            return
+        times = sorted(
+            (
+                (self._counted[name] * (self._jobs[name].age_s + end_s), self.weight(self._jobs[name]))
+                for name, end_s in ends_s.items()
+            ),
+            reverse=True,
+        )
+        left = whole = 1.0 - it.tail_level
+        value_s = 0.0
+        for time_s, weight in times:
+            part = min(left, weight)
+            value_s += part * time_s
+            left -= part
+        yield ("tail", None), it.tail * value_s / whole
+
+    def most(self, latest_s: Mapping[str, float]) -> float:
+        """What all terms add up to at most, where no job ends later than at `latest_s`."""
+        jobs = self._jobs
+        found = [value for name, end_s in latest_s.items() for _, value in self.terms(jobs[name], [(1.0, end_s)])]
+        if self._parameters.throughput > 0:
+            weight = math.fsum(self.weight(job) for job in jobs.values())
+            found.append(self._parameters.throughput * self._parameters.interval_s * weight)
+        if self._parameters.tail > 0:
+            longest_s = (self._counted[name] * (jobs[name].age_s + end_s) for name, end_s in latest_s.items())
+            found.append(self._parameters.tail * max(longest_s, default=0.0))
+        return math.fsum(found)
+
+
+def fair_share(snapshot: Snapshot) -> float:
+    """GPUs of the cluster for each job, at least one."""
+    num_gpus = sum(node.num_gpus for node in snapshot.cluster.nodes)
+    return max(1.0, num_gpus / max(1, len(snapshot.jobs)))
