@@ -961,6 +961,12 @@ class HorizonParametersDoc(TypedDict, closed=True):
     """
     What a second of work counts that a job could do in the first interval where it is fastest, and does not.
     """
+    backlog_efficiency: NotRequired[float | None]
+    """
+    What has not ended with the last interval is done then by all GPUs together, the shortest job first, at this part
+    of the speed that they have where each helps most. null: every job goes on as it is then, whatever others need. With
+    a horizon_s that is short, half an hour say, 0.4 ends jobs sooner.
+    """
     arrivals_per_h: NotRequired[float]
     """
     How many jobs like those that are there are expected to come in an hour: what they need is kept free in later

@@ -59,15 +59,16 @@ def horizon_violations(
     for job in snapshot.jobs:
         planned = outlook.planned.get(job.id, ())
         if job.id in audit.pinned:
-            ends_s = [(1.0, audit.pinned_end_s(job))]
+            ends_s, left = [(1.0, audit.pinned_end_s(job))], None
         else:
             issues += audit.faults(job, planned, given.get(job.id))
             ends_s = [(item.share, audit.end_s(job, item)) for item in planned]
+            left = math.fsum(item.share * audit.left_behind(job, item) for item in planned)
             expected |= {(term, job.id): value for term, value in audit.lost(job, planned)}
             if audit.waits_too_long(job) and job.id not in given:
                 expected["long_wait", job.id] = audit.more_than_all
         mean_s[job.id] = math.fsum(share * end_s for share, end_s in ends_s)
-        expected |= {(term, job.id): value for term, value in audit.worth.terms(job, ends_s)}
+        expected |= {(term, job.id): value for term, value in audit.worth.terms(job, ends_s, left)}
     expected |= dict(audit.worth.tail(mean_s))
     issues += [*audit.wrong_bounds(), *audit.overfull(outlook)]
     keys = [(term.term, term.job_id) for term in plan.score]
@@ -113,7 +114,13 @@ class _Audit:
         known = ((self._able(job), job.attained_gpu_s) for job in planned)
         self._arrivals = Arrivals(parameters.arrivals_per_h, known, self._usable)
         share = fair_share(snapshot)
-        self.worth = Worth(snapshot, parameters, {job.id: self._fair_s(job, share) for job in snapshot.jobs})
+        self.worth = Worth(
+            snapshot,
+            parameters,
+            {job.id: self._fair_s(job, share) for job in snapshot.jobs},
+            {job.id: self._together_s(job) for job in planned},
+            self._bounds_s[-1],
+        )
 
     def pinned_end_s(self, job: Job) -> float:
         """When a job ends that stays where it is; 0 where that is not known."""
@@ -130,10 +137,23 @@ class _Audit:
             if planned.change_s is None:
                 return begins_s + whole_s
             left -= max(0.0, planned.change_s - begins_s) / whole_s
-            cost_s = job.restart_cost_s * self._parameters.restart_price
+            change_s = job.restart_cost_s * self._parameters.restart_price
+            # Who has not begun when the change comes saves no start.
+            cost_s = max(change_s, self._start_s(job)) if planned.change_s <= begins_s else change_s
         if planned.later is not None and planned.change_s is not None:
             return planned.change_s + cost_s + left * seconds.get(planned.later, math.nan)
         return self._bounds_s[-1] + cost_s + left * self._fastest_s(job)
+
+    def left_behind(self, job: Job, planned: Planned) -> float:
+        """Part of what is left of a job now that a schedule leaves when the last interval ends."""
+        seconds, left = self._seconds[job.id], 1.0
+        if planned.now is not None and planned.change_s is not None:
+            begins_s = 0.0 if planned.now == kept_shape(job, self._nodes, self._node_size) else self._start_s(job)
+            left -= max(0.0, planned.change_s - begins_s) / seconds.get(planned.now, math.nan)
+        last = planned.now if planned.change_s is None else planned.later
+        if last is None:
+            return left
+        return min(left, max(0.0, self.end_s(job, planned) - self._bounds_s[-1]) / seconds.get(last, math.nan))
 
     def faults(self, job: Job, planned: Sequence[Planned], given: Shape | None) -> Iterator[Issue]:
         """Shares that do not add up, and schedules that are not those of the plan or that no job can have."""
@@ -228,6 +248,15 @@ class _Audit:
             return self.pinned_end_s(job)
         on_share = (time_s * max(1.0, shape[2] / share) for shape, time_s in self._able(job).items())
         return min(on_share, default=0.0)
+
+    def _together_s(self, job: Job) -> float:
+        """How long all GPUs take for what is left of a job, each as fast as where it helps most; 0 where it cannot
+        run."""
+        least: dict[str, float] = {}
+        for (gpu_type, _, num_gpus), time_s in self._able(job).items():
+            least[gpu_type] = min(least.get(gpu_type, math.inf), time_s * num_gpus)
+        per_s = math.fsum(self._usable[gpu_type] / gpu_s for gpu_type, gpu_s in least.items() if gpu_s > 0)
+        return 1.0 / per_s if per_s > 0 else 0.0
 
     def _start_s(self, job: Job) -> float:
         """What its first GPUs cost, or other ones."""

@@ -24,7 +24,8 @@ Data
   T_ic       what is left of job i in configuration c: work left / goodput, in seconds
   p_i        what a running job loses with a change or by leaving: restart_price x restart cost; what a waiting job
              takes to start: restart cost. For so long it holds its GPUs and does no work. Nothing where it stays
-  e_s        when job i ends under schedule s: after a change at t to c' at t + p_i + (1 - share of work done) T_ic';
+  e_s        when job i ends under schedule s: after a change at t to c' at t + p_i + (1 - share of work done) T_ic',
+             where a job that has not begun at t pays for its start, too, if that is dearer;
              what has nothing before the horizon goes on then, as fast as it goes
   w_i        weight of job i over the weight of all jobs
   f_i        what a second of job i is taken for: F_i^-fairness, 1 on average by w. F_i: seconds that it takes from its
@@ -33,6 +34,9 @@ Data
   d_i, a_i   deadline of job i, from now (without one infinity), and how long ago it was submitted
   q_s        what schedule s does not do in the first interval of what could be done where job i is fastest, in seconds
              there
+  b_s        with `backlog_efficiency` h: what of job i is left at t_K under s
+  B_i        with it: sum of w_l f_l over all jobs l with A_l / w_l f_l >= A_i / w_i f_i, times A_i / h, where A_i is
+             how long all GPUs take for job i together, each as fast as where it helps most, see `backlog`
   v_s        lateness w_i max(0, e_s - d_i) + throughput w_i q_s
   l_i        for a job as old as `longest_wait_s` more than all else is worth, by what is at most: no schedule of i ends
              after t_K + what a start and a change cost + max_c T_ic; else 0
@@ -44,6 +48,8 @@ Variables
   x_ic in {0,1}     job i has configuration c now
   y_s in [0,1]      share of schedule s: what is planned of later intervals is fluid
   z, u_i >= 0       where `tail` is above 0: the shortest time in the tail, and how much longer that of job i is
+
+With `backlog_efficiency` w_i f_i min(e_s, t_K) + B_i b_s stands for w_i f_i e_s in the objective, but not in the tail.
 
 min  sum_i sum_(s in S_i) ((1 - tail) w_i f_i e_s + v_s) y_s + sum_i l_i (1 - sum_c x_ic)
      + tail (z + sum_i w_i u_i / (1 - tail_level))
@@ -64,6 +70,11 @@ as those of capacity do, and are priced like these.
 
 Times are those of whole schedules, so that what a change loses, and what running slowly costs, is counted where it
 arises, and the relaxation is strong: fractional are at most as many jobs as there are rows that couple jobs.
+
+Behind the horizon a job goes on as it is then, to its end, whatever others need. With a long horizon that is a plan,
+but the jobs that are still to come will change it, and whoever counts on it changes for gains that will not last. With
+`backlog_efficiency` the horizon is as far as plans last, half an hour say, and what is left then counts by whom it
+delays: all GPUs do it, one job after another, the least work by weight first (SRPT).
 
 Where that errs: a tenth of a later change costs a tenth of its price, which no change made now does, so that the plan
 behind the present is too hopeful, and jobs wait for what will not be done when its time comes.

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from models.allocation.horizon.arrivals import expected_gpus
+from models.allocation.horizon.backlog import Backlog, left_at_end, together_s
 from models.allocation.horizon.intervals import Intervals, growing, open_gpus
 from models.allocation.horizon.objective import Objective, objective_of
 from models.allocation.horizon.openings import openings
@@ -159,6 +160,11 @@ def instance_of(
             fair_s=_fair_s(base, shapes, runnable, latest_s),
             fastest_s=fastest_s(work, later),
             latest_s=latest_s,
+            backlog=None
+            if parameters.backlog_efficiency is None
+            else _backlog(
+                base, parameters.backlog_efficiency, intervals, shapes, work, found, runnable, most.astype(np.float64)
+            ),
         )
         late = _late(base, parameters, objective.most)
         cost = np.sum(list(objective.terms.values()), axis=0) + np.where(found.pair < 0, late[found.job], 0.0)
@@ -264,6 +270,22 @@ def _fair_s(base: SiaInstance, shapes: Shapes, seconds: FloatMatrix, latest_s: F
     left_s[base.pinned] = latest_s[base.pinned]
     attained = np.array([job.attained_gpu_s for job in base.jobs], dtype=np.float64)
     return np.where(np.isfinite(left_s) & (left_s > 0), left_s + attained / share, 0.0)
+
+
+def _backlog(
+    base: SiaInstance,
+    efficiency: float,
+    intervals: Intervals,
+    shapes: Shapes,
+    work: Work,
+    found: Schedules,
+    runnable: FloatMatrix,
+    most: FloatVector,
+) -> Backlog:
+    """What of the planned jobs is left behind the horizon, on GPUs of which there are `most` (T,)."""
+    whole_s = together_s(runnable, shapes, most, efficiency)
+    whole_s[base.pinned] = 0.0
+    return Backlog(begins_s=intervals.end_s, left=left_at_end(intervals, work, found), together_s=whole_s)
 
 
 def _late(base: SiaInstance, parameters: HorizonParameters, most: float) -> FloatVector:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from models.allocation.horizon.backlog import Backlog
 from models.allocation.horizon.parameters import HorizonParameters
 from models.allocation.horizon.schedules import Schedules, Work
 from models.workload import Job
@@ -75,6 +76,7 @@ def objective_of(
     fair_s: FloatVector,
     fastest_s: FloatVector,
     latest_s: FloatVector,
+    backlog: Backlog | None,
 ) -> Objective:
     """The terms that the parameters ask for.
 
@@ -89,15 +91,22 @@ def objective_of(
         fastest.
     latest_s
         (J,) no schedule ends later; of pinned jobs when they end.
+    backlog
+        What it costs that jobs have not ended at the horizon; None where they go on as planned.
     """
     counted = counted_seconds(weight, fair_s, parameters)
     times = (weight * counted)[found.job] * found.ends_s
     mean = (1.0 - parameters.tail) * weight * counted
+    most = float(mean @ latest_s)
+    if backlog is not None:
+        lost_s = backlog.lost_s(weight * counted)
+        begun = (weight * counted)[found.job] * np.minimum(found.ends_s, backlog.begins_s)
+        times = begun + lost_s[found.job] * backlog.left
+        most += (1.0 - parameters.tail) * float(lost_s.sum())
     pinned_s = np.zeros(len(jobs))
     pinned_s[pinned] = latest_s[pinned]
     terms = {COMPLETION: (1.0 - parameters.tail) * times}
     fixed = {COMPLETION: mean * pinned_s}
-    most = float(mean @ latest_s)
     if parameters.lateness > 0:
         due_s = np.array([np.inf if job.deadline_s is None else job.deadline_s for job in jobs], dtype=np.float64)
         price = parameters.lateness * weight
@@ -141,6 +150,5 @@ def _lost_s(found: Schedules, work: Work, fastest_s: FloatVector, interval_s: fl
     could_s = np.minimum(fastest_s[job], interval_s)
     runs = now >= 0
     begin_s = np.where(work.current[job] == now, 0.0, work.start_s[job])
-    whole_s = np.where(runs, work.seconds[job, now], np.inf)
-    share = np.clip((interval_s - begin_s) / whole_s, 0.0, 1.0)
+    share = np.clip((interval_s - begin_s) / work.seconds_on(job, now), 0.0, 1.0)
     return np.asarray(np.maximum(could_s - np.where(runs, share, 0.0) * fastest_s[job], 0.0))

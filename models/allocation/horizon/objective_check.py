@@ -12,9 +12,17 @@ Key = tuple[str, str | None]
 
 class Worth:
     """The terms of the objective. fair_s: how long what is left of a job takes on its share of the cluster, by id, for
-    jobs of which that is known; see `fair_share`."""
+    jobs of which that is known; see `fair_share`. together_s: how long all GPUs take for it, by id of those that are
+    planned. horizon_s: when the last interval ends."""
 
-    def __init__(self, snapshot: Snapshot, parameters: HorizonParameters, fair_s: Mapping[str, float]) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        parameters: HorizonParameters,
+        fair_s: Mapping[str, float],
+        together_s: Mapping[str, float],
+        horizon_s: float,
+    ) -> None:
         self._parameters = parameters
         self._jobs = {job.id: job for job in snapshot.jobs}
         self._all_weight = math.fsum(job.weight for job in snapshot.jobs)
@@ -27,16 +35,31 @@ class Worth:
             per_s[job.id] = whole_s**-power if left_s > 0 or power == 0 else 0.0
         mean = math.fsum(self.weight(job) * per_s[job.id] for job in snapshot.jobs)
         self._counted = {name: value / mean if mean > 0 else 1.0 for name, value in per_s.items()}
+        self._horizon_s, self._lost_s = horizon_s, self._backlog(together_s)
+
+    def _backlog(self, together_s: Mapping[str, float]) -> Mapping[str, float]:
+        """What all jobs lose with the whole work of each, where that is counted: they wait for those with no more."""
+        efficiency = self._parameters.backlog_efficiency
+        if efficiency is None:
+            return {}
+        value = {name: self.weight(self._jobs[name]) * self._counted[name] for name in together_s}
+        ratio = {name: time_s / value[name] for name, time_s in together_s.items() if time_s > 0 and value[name] > 0}
+        return {
+            name: together_s[name] / efficiency * math.fsum(value[other] for other in ratio if ratio[other] >= own)
+            for name, own in ratio.items()
+        }
 
     def weight(self, job: Job) -> float:
         """What a second of the job is worth."""
         return job.weight / self._all_weight if self._all_weight > 0 else 0.0
 
-    def terms(self, job: Job, ends_s: Sequence[tuple[float, float]]) -> Iterator[tuple[str, float]]:
-        """Of a job that ends at times with shares."""
+    def terms(self, job: Job, ends_s: Sequence[tuple[float, float]], left: float | None) -> Iterator[tuple[str, float]]:
+        """Of a job that ends at times with shares; `left`: of its work at the horizon, None where it goes on alone."""
         it, weight = self._parameters, self.weight(job)
-        mean_s = math.fsum(share * end_s for share, end_s in ends_s)
-        yield "completion_time", (1.0 - it.tail) * weight * self._counted[job.id] * mean_s
+        latest_s = math.inf if left is None or it.backlog_efficiency is None else self._horizon_s
+        mean_s = math.fsum(share * min(latest_s, end_s) for share, end_s in ends_s)
+        behind_s = (left or 0.0) * self._lost_s.get(job.id, 0.0)
+        yield "completion_time", (1.0 - it.tail) * (weight * self._counted[job.id] * mean_s + behind_s)
         due_s = job.deadline_s
         if it.lateness > 0 and due_s is not None:
             late_s = math.fsum(share * max(0.0, end_s - due_s) for share, end_s in ends_s)
@@ -73,7 +96,8 @@ class Worth:
     def most(self, latest_s: Mapping[str, float]) -> float:
         """What all terms add up to at most, where no job ends later than at `latest_s`."""
         jobs = self._jobs
-        found = [value for name, end_s in latest_s.items() for _, value in self.terms(jobs[name], [(1.0, end_s)])]
+        found = [value for name, end_s in latest_s.items() for _, value in self.terms(jobs[name], [(1.0, end_s)], None)]
+        found.append((1.0 - self._parameters.tail) * math.fsum(self._lost_s.values()))
         if self._parameters.throughput > 0:
             weight = math.fsum(self.weight(job) for job in jobs.values())
             found.append(self._parameters.throughput * self._parameters.interval_s * weight)

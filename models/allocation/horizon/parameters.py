@@ -12,6 +12,7 @@ MOST_PRICE = 1e6
 # Beyond it is less than one job of a thousand.
 MOST_LEVEL = 0.999
 MOST_ARRIVALS = 1e6
+LEAST_EFFICIENCY = 0.01
 _TERMS = {
     "tail": 1.0,
     "fairness": 1.0,
@@ -43,8 +44,10 @@ class HorizonParameters(Parameters):
     1, of the time that a job takes on its fair share, by which its times are divided; with 1 they are those of
     finish-time fairness (Themis, NSDI 2020). lateness: what a second after its deadline counts beside others.
     throughput: what a second of work counts that a job could do in the first interval where it is fastest, and does
-    not. arrivals_per_h: jobs like those that are there which are expected to come in an hour: what they need is kept
-    free in later intervals, see `arrivals`.
+    not. backlog_efficiency: what has not ended with the last interval is done then by all GPUs together, the shortest
+    job first, at this part of the speed that each has in its best configuration (None: each job goes on as it is then,
+    whatever others need), see `backlog`. arrivals_per_h: jobs like those that are there which are expected to come in
+    an hour: what they need is kept free in later intervals, see `arrivals`.
 
     Raises
     ------
@@ -64,6 +67,7 @@ class HorizonParameters(Parameters):
     fairness: float = 0.0
     lateness: float = 0.0
     throughput: float = 0.0
+    backlog_efficiency: float | None = None
     arrivals_per_h: float = 0.0
 
     def __post_init__(self) -> None:
@@ -100,5 +104,12 @@ class HorizonParameters(Parameters):
                 raise InputError(f"{name} is {value}; must be from 0 to {most:g}")
             if value > 0 and self.objective is HorizonObjective.GOODPUT:
                 raise InputError(f"{name} is {value}; it goes with the objective completion_time alone: leave it out")
+        efficiency = self.backlog_efficiency
+        if efficiency is not None and not LEAST_EFFICIENCY <= efficiency <= 1:
+            raise InputError(f"backlog_efficiency is {efficiency}; must be from {LEAST_EFFICIENCY} to 1")
+        if efficiency is not None and self.objective is HorizonObjective.GOODPUT:
+            raise InputError(
+                f"backlog_efficiency is {efficiency}; it goes with the objective completion_time alone: leave it out"
+            )
         if not 0 <= self.tail_level <= MOST_LEVEL:
             raise InputError(f"tail_level is {self.tail_level}; must be from 0 to {MOST_LEVEL}")

@@ -29,6 +29,13 @@ class Work:
     change_s: FloatVector
     current: IntVector
 
+    def seconds_on(self, jobs: IntVector, configurations: IntVector) -> FloatVector:
+        """(n,) what is left of jobs in configurations, infinity in none of them, which is -1."""
+        found = np.full(jobs.size, np.inf)
+        some = configurations != NOTHING
+        found[some] = self.seconds[jobs[some], configurations[some]]
+        return found
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Schedules:
@@ -195,7 +202,7 @@ def _changed(
     begin_s = _first_s(work, job, now)
     change_at_s = intervals.bounds_s[at]
     left = 1.0 - np.maximum(change_at_s - begin_s, 0.0) / whole_s
-    ends_s = change_at_s + work.change_s[job] + left * work.seconds[job, then]
+    ends_s = change_at_s + _again_s(work, job, begin_s, change_at_s) + left * work.seconds[job, then]
     # Who pays for a change to as many GPUs of the type or more wants to end sooner.
     pays = (ends_s < begin_s + whole_s) | (shapes.type_index[then] != shapes.type_index[now])
     pays |= shapes.num_gpus[then] < shapes.num_gpus[now]
@@ -208,11 +215,18 @@ def _stopped(intervals: Intervals, work: Work, jobs: IntVector, configurations: 
     whole_s, begin_s = work.seconds[jobs, configurations], _first_s(work, jobs, configurations)
     stops_s = intervals.bounds_s[1]
     left = 1.0 - np.maximum(stops_s - begin_s, 0.0) / whole_s
-    ends_s = intervals.end_s + work.change_s[jobs] + left * fastest_s(work, later)[jobs]
+    again_s = _again_s(work, jobs, begin_s, np.full(jobs.size, stops_s))
+    ends_s = intervals.end_s + again_s + left * fastest_s(work, later)[jobs]
     kept = left > 0
     pair = np.flatnonzero(kept)
     nothing: IntVector = np.full(pair.size, NOTHING)
     return jobs[kept], pair, configurations[kept], nothing, np.ones(pair.size, dtype=np.int64), ends_s[kept]
+
+
+def _again_s(work: Work, jobs: IntVector, begin_s: FloatVector, change_s: FloatVector) -> FloatVector:
+    """What a change costs jobs that would begin to work at `begin_s`: who has not when it comes saves no start."""
+    cost_s = work.change_s[jobs]
+    return np.where(change_s <= begin_s, np.maximum(cost_s, work.start_s[jobs]), cost_s)
 
 
 def fastest_s(work: Work, later: Mask) -> FloatVector:

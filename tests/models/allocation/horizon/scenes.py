@@ -44,6 +44,7 @@ def random_parameters(rng: Random) -> HorizonParameters:
         fairness=rng.choice((0.0, 0.0, 1.0)),
         lateness=rng.choice((0.0, 2.0)),
         throughput=rng.choice((0.0, 3.0)),
+        backlog_efficiency=rng.choice((None, None, 0.4, 1.0)),
         arrivals_per_h=rng.choice((0.0, 0.0, 30.0)),
     )
 

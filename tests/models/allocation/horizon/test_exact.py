@@ -3,7 +3,6 @@ shares of all schedules, which are listed and timed here one by one."""
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -20,8 +19,9 @@ _Held = tuple[int, float, float]
 """Configuration, from and until when."""
 
 
-def _schedules(it: HorizonInstance, i: int, now: int) -> Iterator[tuple[float, list[_Held]]]:
-    """End and what is held, of every schedule of job i that begins with `now` (-1: nothing)."""
+def _schedules(it: HorizonInstance, i: int, now: int) -> Iterator[tuple[float, float, list[_Held]]]:
+    """End, what of the job is left at the horizon, and what is held, of every schedule of job i that begins with `now`
+    (-1: nothing)."""
     job, bounds_s = it.jobs[i], it.intervals.bounds_s.tolist()
     runs = job.id in it.sia.taken.running
     price = it.parameters.restart_price
@@ -31,25 +31,28 @@ def _schedules(it: HorizonInstance, i: int, now: int) -> Iterator[tuple[float, l
     rates = {c: 1 / seconds[c] for c in it.later[i].nonzero()[0].tolist()}
     fastest_s = 1 / max(rates.values()) if rates else 0.0
     if now < 0:
-        yield bounds_s[-1] + start_s + fastest_s, []
+        yield bounds_s[-1] + start_s + fastest_s, 1.0, []
         for t in bounds_s[1:-1]:
             for c, rate in rates.items():
                 ends_s = t + start_s + 1 / rate
-                yield ends_s, [(c, t, ends_s)]
+                yield ends_s, min(1.0, max(0.0, ends_s - bounds_s[-1]) * rate), [(c, t, ends_s)]
         return
     begins_s = 0.0 if it.work.current[i] == now else start_s
     whole_s = begins_s + float(seconds[now])
-    yield whole_s, [(now, 0.0, whole_s)]
+    yield whole_s, min(1.0, max(0.0, whole_s - bounds_s[-1]) / float(seconds[now])), [(now, 0.0, whole_s)]
     for k, t in enumerate(bounds_s[1:-1]):
         left = 1 - max(0.0, t - begins_s) / float(seconds[now])
         if left <= 0:
             continue
+        # Who has not begun when the change comes saves no start.
+        again_s = max(change_s, start_s) if t <= begins_s else change_s
         if k == 0:
-            yield bounds_s[-1] + change_s + left * fastest_s, [(now, 0.0, t)]
+            yield bounds_s[-1] + again_s + left * fastest_s, left, [(now, 0.0, t)]
         for c, rate in rates.items():
             if c != now:
-                ends_s = t + change_s + left / rate
-                yield ends_s, [(now, 0.0, t), (c, t, ends_s)]
+                ends_s = t + again_s + left / rate
+                behind = min(left, max(0.0, ends_s - bounds_s[-1]) * rate)
+                yield ends_s, behind, [(now, 0.0, t), (c, t, ends_s)]
 
 
 def _counted(it: HorizonInstance) -> list[float]:
@@ -85,10 +88,39 @@ def _weights(it: HorizonInstance) -> list[float]:
     return [job.weight / scale for job in it.jobs]
 
 
-def _cost(it: HorizonInstance, i: int, now: int, ends_s: float, counted: float) -> float:
-    """Of a schedule, but for the tail and waiting for too long."""
+def _backlogs(it: HorizonInstance, counted: list[float]) -> list[float]:
+    """What all jobs lose with the whole work of each: those with as much left or more, by weight, wait for it."""
+    known, nodes = it.sia.configurations, it.sia.snapshot.cluster.nodes
+    together_s = [0.0] * len(it.jobs)
+    for i in it.sia.planned.tolist():
+        per_s = 0.0
+        for t, gpu_type in enumerate(known.gpu_types):
+            masks = zip(nodes, it.sia.taken.free_masks, strict=True)
+            free = sum(mask.bit_count() for node, mask in masks if node.gpu_type == gpu_type)
+            able = [
+                float(it.work.seconds[i, c]) * known.num_gpus[c]
+                for c in range(len(known))
+                if known.type_index[c] == t and it.sia.utility.runnable[i, c] and known.num_gpus[c] <= free
+            ]
+            per_s += free / min(able) if able else 0.0
+        together_s[i] = 1 / per_s if per_s else 0.0
+    value = [weight * one for weight, one in zip(_weights(it), counted, strict=True)]
+    alike = [i for i, time_s in enumerate(together_s) if time_s > 0 and value[i] > 0]
+    efficiency = it.parameters.backlog_efficiency or 1.0
+    lost_s = [0.0] * len(it.jobs)
+    for i in alike:
+        own = together_s[i] / value[i]
+        behind = sum(value[k] for k in alike if together_s[k] / value[k] >= own * (1 - 1e-12))
+        lost_s[i] = behind * together_s[i] / efficiency
+    return lost_s
+
+
+def _cost(it: HorizonInstance, i: int, now: int, ends_s: float, counted: float, behind_s: float) -> float:
+    """Of a schedule, but for the tail and waiting for too long; `behind_s`: what it loses behind the horizon."""
     by, job, weight = it.parameters, it.jobs[i], _weights(it)[i]
     cost = (1 - by.tail) * weight * counted * ends_s
+    if by.backlog_efficiency is not None:
+        cost = (1 - by.tail) * (weight * counted * min(ends_s, it.intervals.end_s) + behind_s)
     if job.deadline_s is not None:
         cost += by.lateness * weight * max(0.0, ends_s - job.deadline_s)
     rates = [1 / it.work.seconds[i, c] for c in it.later[i].nonzero()[0].tolist()]
@@ -105,9 +137,10 @@ def _best_shares(it: HorizonInstance, choice: dict[int, int]) -> float:
     """The least objective with this choice (configuration of every planned job, -1 for none)."""
     bounds_s, counted = it.intervals.bounds_s, _counted(it)
     costs, owners, uses, ends = [], [], [], []
+    lost_s = _backlogs(it, counted)
     for i, now in choice.items():
-        for ends_s, held in _schedules(it, i, now):
-            costs.append(_cost(it, i, now, ends_s, counted[i]))
+        for ends_s, left, held in _schedules(it, i, now):
+            costs.append(_cost(it, i, now, ends_s, counted[i], left * lost_s[i]))
             owners.append(i)
             ends.append(ends_s)
             use = np.zeros((len(it.sia.configurations.gpu_types), it.intervals.num))
@@ -147,9 +180,6 @@ def _best_shares(it: HorizonInstance, choice: dict[int, int]) -> float:
 def test_the_optimum_equals_trying_everything(seed: int) -> None:
     rng = dice(seed)
     snapshot, parameters = timed_snapshot(rng, num_nodes=2, num_jobs=3), random_parameters(rng)
-    # Where a change is cheaper than a start, a job that changes before it has begun saves its start, and may want a
-    # configuration for that which is not worth having by itself: those are left out.
-    parameters = replace(parameters, restart_price=max(1.0, parameters.restart_price))
     it = instance_of(snapshot, parameters)
     options = [
         [

@@ -36,7 +36,14 @@ def busy(num_nodes: int) -> Snapshot:
     return Snapshot(cluster=cluster(*(node(f"n{k}", 8) for k in range(num_nodes))), jobs=(*running, *waiting))
 
 
-@pytest.mark.parametrize("asked", [{}, {"fairness": 1.0, "lateness": 1.0, "throughput": 1.0, "arrivals_per_h": 9.0}])
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {},
+        {"fairness": 1.0, "lateness": 1.0, "throughput": 1.0, "arrivals_per_h": 9.0},
+        {"backlog_efficiency": 0.4},
+    ],
+)
 def test_a_plan_grows_with_the_size(asked: Mapping[str, Any]) -> None:
     parameters = HorizonParameters(num_intervals=3, horizon_s=3000.0, **asked)
 

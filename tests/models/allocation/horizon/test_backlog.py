@@ -1,0 +1,66 @@
+"""What has not ended at the horizon delays all jobs behind it: small problems by hand."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from models.allocation.horizon.backlog import Backlog
+from models.allocation.horizon.parameters import HorizonObjective, HorizonParameters
+from models.performance.goodput.spec import TableEntry, ThroughputTable
+from models.workload import Snapshot
+from stowplan.errors import InputError
+from tests.models.allocation.horizon.test_check import PARAMETERS, job, solved
+from tests.models.allocation.horizon.test_objective import checked, one_gpu, starts
+from tests.models.placement.scenes import cluster, node
+
+
+def test_work_behind_the_horizon_costs_what_it_delays() -> None:
+    """`short` ends after 30 s; `long` begins after 60 s and has a tenth left after 960 s, which nobody waits for."""
+    both = one_gpu(job("short", 30.0, {1: 1.0}, restart_cost_s=0.0), job("long", 1000.0, {1: 1.0}, restart_cost_s=0.0))
+    plan, objective = checked(both, backlog_efficiency=1.0)
+    assert starts(plan) == ["short"]
+    assert objective == pytest.approx((30 + 960 + 100) / 2)
+    assert checked(both, backlog_efficiency=0.5)[1] == pytest.approx((30 + 960 + 200) / 2)
+
+
+def test_who_gets_the_gpu_is_decided_by_who_waits_for_whom() -> None:
+    """Neither of two jobs ends before the horizon. Alone, `long` would end as much later as `longer` if it had to wait:
+    it is the start of `longer` that takes so long. Behind the horizon both wait for what is left of `long`."""
+    long = job("long", 2000.0, {1: 1.0}, restart_cost_s=0.0)
+    longer = job("longer", 2100.0, {1: 1.0}, restart_cost_s=0.0, weight=1.04)
+    assert starts(checked(one_gpu(long, longer))[0]) == ["longer"]
+    plan, objective = checked(one_gpu(long, longer), backlog_efficiency=1.0)
+    assert starts(plan) == ["long"]
+    # Until 960 s both are there; then 1,040 s of the one, for which both wait, and all of the other.
+    assert objective == pytest.approx(960 + 1040 + 2100 * 1.04 / 2.04)
+
+
+def test_two_gpu_types_work_together() -> None:
+    """A job that is three times as fast on the one: both together do it in a quarter of the time on the slower."""
+    nodes = (node("slow", 1, "a"), node("fast", 1, "b"))
+    entries = tuple(TableEntry(gpu_type=name, num_gpus=1, value=value) for name, value in (("a", 1.0), ("b", 3.0)))
+    it = replace(job("x", 4000.0, {}), performance=ThroughputTable(entries=entries, batch_size=1))
+    formulation, plan, objective = solved(
+        Snapshot(cluster=cluster(*nodes), jobs=(it,)), replace(PARAMETERS, backlog_efficiency=1.0)
+    )
+    assert formulation.violations(plan, objective) == []
+    # 950 s on the faster one after a start of 10.
+    assert objective == pytest.approx(960 + (4000 - 950 * 3) / 4)
+
+
+def test_equal_jobs_wait_for_each_other_and_jobs_without_weight_for_nobody() -> None:
+    backlog = Backlog(begins_s=60.0, left=np.zeros(0), together_s=np.array([10.0, 10.0, 30.0, 5.0, 0.0]))
+    lost_s = backlog.lost_s(np.array([1.0, 1.0, 2.0, 0.0, 1.0]))
+    assert lost_s.tolist() == [40.0, 40.0, 60.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("efficiency", [0.0, 1.5, float("nan")])
+def test_an_efficiency_out_of_range_is_refused(efficiency: float) -> None:
+    with pytest.raises(InputError, match=r"backlog_efficiency is .*; must be from 0.01 to 1"):
+        HorizonParameters(backlog_efficiency=efficiency)
+
+
+def test_sias_objective_has_no_backlog() -> None:
+    with pytest.raises(InputError, match="goes with the objective completion_time alone"):
+        HorizonParameters(objective=HorizonObjective.GOODPUT, num_intervals=1, backlog_efficiency=0.5)
