@@ -21,8 +21,8 @@ from solver.template import MAX_MESSAGE_BYTES, can_fork
 from stowplan.errors import WorkerError
 
 _logger = logging.getLogger("stowplan.solver.forking")
-# From the end of a process until the template says how it ended.
-_REPORT_LIMIT_S = 1.0
+# A template that has not forked for so long hangs, or loads on a very slow machine; pools wait for longer each time.
+_ANSWER_LIMIT_S = 60.0
 
 
 class ForkingEngine(LocalEngine):
@@ -66,6 +66,24 @@ class ForkedWorker(WorkerProcess):
         self._forked = self._template.fork(descriptor, preload, idle_load)
         return self._forked
 
+    @property
+    def alive(self) -> bool:
+        """Whether the process runs, or will; how it ended is known later, when the template has said so."""
+        return self._forked is not None and not self._forked.has_ended
+
+    def kill(self) -> None:
+        """End the process now, and the connection, which one that is not there yet finds ended."""
+        super().kill()
+        # It may be closed, and then nobody waits.
+        with suppress(OSError), socket.socket(fileno=os.dup(self._connection.fileno())) as ours:
+            ours.shutdown(socket.SHUT_RDWR)
+
+    def dispose(self) -> None:
+        """Kill, reap and close; and kill a template that does not answer, which would keep all others waiting."""
+        if self._forked is not None and not self._forked.has_begun and self.age_s > _ANSWER_LIMIT_S:
+            self._template.kill()
+        super().dispose()
+
     def load(self) -> None:
         """Have the template load, for all that come after this one, and this one what the template does not."""
         self._template.load()
@@ -92,11 +110,26 @@ class _Forked:
         """Exit code, or the signal below 0; None while it is not known."""
         return self._code.result() if self._code.done() else None
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether the template has said anything of it."""
+        return self._descriptor is not None or self._code.done()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the process has ended, as soon as it has."""
+        if self._code.done():
+            return True
+        with self._lock:
+            if self._descriptor is None:
+                return False
+            # Unlike `select.select` for any number of descriptors.
+            ended = select.poll()
+            ended.register(self._descriptor, select.POLLIN)
+            return bool(ended.poll(0))
+
     def poll(self) -> int | None:
-        """The same, known as soon as the process has ended."""
-        if not self._code.done() and self._has_exited():
-            with suppress(subprocess.TimeoutExpired):
-                self.wait(_REPORT_LIMIT_S)
+        """The exit code where the template has said it."""
         return self.returncode
 
     def wait(self, timeout: float) -> int:
@@ -133,10 +166,6 @@ class _Forked:
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._descriptor, signal.SIGKILL)
 
-    def _has_exited(self) -> bool:
-        with self._lock:
-            return self._descriptor is not None and bool(select.select([self._descriptor], [], [], 0)[0])
-
 
 class _Template:
     """The template as the engine has it; started with the first worker, and again when it has died."""
@@ -150,6 +179,7 @@ class _Template:
         self._may_load = False
         self._is_closed = False
         self._socket: socket.socket | None = None
+        self._process: subprocess.Popen[bytes] | None = None
         self._numbers = count()
         self._children: dict[int, _Forked] = {}
 
@@ -168,7 +198,7 @@ class _Template:
             self._children[number] = child
             message = pickle.dumps(("fork", number, sys.path, preload, idle_load))
             try:
-                socket.send_fds(self._started(), [message], [descriptor])
+                socket.send_fds(self._started(), [message], [descriptor], socket.MSG_DONTWAIT)
             except OSError as error:
                 del self._children[number]
                 raise WorkerError(f"a worker cannot be forked: {error}") from error
@@ -181,6 +211,13 @@ class _Template:
                 self._may_load = True
                 if self._socket is not None:
                     self._say_load(self._socket)
+
+    def kill(self) -> None:
+        """End it now; another one is started with the next worker."""
+        with self._lock:
+            if self._process is not None:
+                _logger.warning("the process that workers are forked from does not answer, and is killed")
+                self._process.kill()
 
     def close(self) -> None:
         """End it."""
@@ -203,7 +240,7 @@ class _Template:
     def _say_load(self, connection: socket.socket) -> None:
         # Who forks next sees that it is gone.
         with suppress(OSError):
-            connection.send(pickle.dumps(("load",)))
+            connection.send(pickle.dumps(("load",)), socket.MSG_DONTWAIT)
 
     def _follow(self, ours: socket.socket, theirs: socket.socket) -> None:
         """Run a template, and tell its children what it says of them."""
@@ -211,6 +248,8 @@ class _Template:
         try:
             arguments = (theirs.fileno(), os.getpid(), self._preload, self._idle_load)
             process = start_interpreter("solver.template", arguments, theirs.fileno())
+            with self._lock:
+                self._process = process
             theirs.close()
             while True:
                 data, descriptors, _, _ = socket.recv_fds(ours, MAX_MESSAGE_BYTES, 1)
@@ -228,8 +267,13 @@ class _Template:
             self.is_loaded = True
             return
         number, said = content
-        if kind == "forked":
+        if kind == "forked" and descriptors:
             self._children[number].begin(descriptors[0], has_loaded=said)
+            return
+        if kind == "forked":
+            # This process has no descriptor left for it. Whoever launched it ends its connection, and so the child.
+            _logger.warning("a worker was forked, and cannot be looked after: too many open files")
+            self._children[number].end(1)
             return
         with self._lock:
             child = self._children.pop(number)
@@ -245,7 +289,7 @@ class _Template:
         """The template is gone, and its children with it."""
         with self._lock:
             children, self._children = self._children, {}
-            self._socket, self.is_loaded = None, False
+            self._socket, self._process, self.is_loaded = None, None, False
             ours.close()
         code = 1
         if process is not None:

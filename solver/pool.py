@@ -195,7 +195,8 @@ class WorkerPool:
 
     A worker is replaced after `max_tasks_per_worker` tasks, which bounds what leaks; with `warm_spare` it works on
     until another is ready that has loaded everything, and so does one that is outdated (`Worker.is_outdated`).
-    `preload` names modules that a worker imports before it is ready, `idle_load` those that it imports once
+    `preload` names modules that a worker imports before it is ready (a forked one of those that its template will load
+    what that has loaded by then), `idle_load` those that it imports once
     `load_idle` was called, while no task waits.
 
     A start that fails, or takes longer than `start_limit_s`, is tried again, later and with more time. After

@@ -76,14 +76,16 @@ class _Template:
         kind, *content = pickle.loads(data)  # noqa: S301 - from our own parent
         if kind == "load":
             self._may_load = True
-        else:
+        elif descriptors:
             self._fork(descriptors[0], *content)
+        else:
+            self._say("refused", content[0], "it has too many open files to take a connection")
         return True
 
     def _load(self, module: str) -> None:
         try:
             importlib.import_module(module)
-        except ImportError:
+        except Exception:
             # The tasks that need it will say so; the others go on.
             _logger.exception("%s cannot be loaded", module)
         if not self._modules:
@@ -94,13 +96,13 @@ class _Template:
     def _fork(
         self, connection: int, number: int, path: list[str], preload: Sequence[str], idle_load: Sequence[str]
     ) -> None:
-        num_threads = len(os.listdir("/proc/self/task"))
-        if num_threads > 1:
-            self._say("unusable", number, f"it has {num_threads} threads")
-            os.close(connection)
-            return
         template = os.getpid()
         try:
+            num_threads = len(os.listdir("/proc/self/task"))
+            if num_threads > 1:
+                self._say("unusable", number, f"it has {num_threads} threads")
+                os.close(connection)
+                return
             child = os.fork()
         except OSError as error:
             self._say("refused", number, str(error))
@@ -108,8 +110,14 @@ class _Template:
             return
         if child == 0:
             self._become_worker(connection, template, path, preload, idle_load)
-        descriptor = os.pidfd_open(child)
         os.close(connection)
+        try:
+            descriptor = os.pidfd_open(child)
+        except OSError as error:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            self._say("refused", number, str(error))
+            return
         self._children[descriptor] = (number, child)
         self._waiting.register(descriptor, select.POLLIN)
         socket.send_fds(self._engine, [pickle.dumps(("forked", number, not self._modules))], [descriptor])
@@ -151,7 +159,11 @@ def can_fork() -> bool:
     if not (hasattr(os, "pidfd_open") and hasattr(signal, "pidfd_send_signal") and Path("/proc/self/task").is_dir()):
         return False
     try:
-        os.close(os.pidfd_open(os.getpid()))
+        descriptor = os.pidfd_open(os.getpid())
+        try:
+            signal.pidfd_send_signal(descriptor, 0)
+        finally:
+            os.close(descriptor)
     except OSError:
         # An old kernel, or a container that may not ask it.
         return False

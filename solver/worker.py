@@ -89,7 +89,7 @@ def _next(inbox: _Inbox, modules: Iterator[str]) -> _Task | _Load | None:
         has_loaded = True
         try:
             importlib.import_module(module)
-        except ImportError:
+        except Exception:
             # The tasks that need it will say so; the others go on.
             _logger.exception("%s cannot be loaded", module)
 

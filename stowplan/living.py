@@ -45,7 +45,8 @@ class OfLiving(Generic[K, V]):
 class OfUnchanged(Generic[K, V]):
     """A map from objects to what was found of them beside others, as long as all of these are the same.
 
-    What is found must be a function of the object, of the others that were the same, and of what was equal.
+    What is found must be a function of the object, of the others that were the same, and of what was equal. The others
+    are kept as long as the object lives and is not asked with new ones; they must not refer to it.
     """
 
     def __init__(self) -> None:

@@ -35,10 +35,14 @@ def outcome_text(outcome: PlanOutcome, snapshot: Snapshot, exclude: Set[str]) ->
     if plan is None or plan.pretraining is not None or not all(map(_is_plain, plan.allocations)):
         return outcome_to_document(outcome, snapshot).model_dump_json(exclude=set(exclude))
     jobs = {job.id: job for job in snapshot.jobs}
-    lists = {
-        "score": written([dict(zip(_TERM, _term_of(term), strict=True)) for term in plan.score]),
-        "allocations": f"[{','.join(_allocations(plan, jobs))}]",
-    }
+    try:
+        lists = {
+            "score": written([dict(zip(_TERM, _term_of(term), strict=True)) for term in plan.score]),
+            "allocations": f"[{','.join(_allocations(plan, jobs))}]",
+        }
+    except TypeError:
+        # Numbers of NumPy, which the documents take.
+        return outcome_to_document(outcome, snapshot).model_dump_json(exclude=set(exclude))
     if any(_ESCAPE in text for text in lists.values()):
         # Names that are not plain.
         return outcome_to_document(outcome, snapshot).model_dump_json(exclude=set(exclude))

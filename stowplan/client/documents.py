@@ -964,8 +964,8 @@ class HorizonParametersDoc(TypedDict, closed=True):
     backlog_efficiency: NotRequired[float | None]
     """
     What has not ended with the last interval is done then by all GPUs together, the shortest job first, at this part
-    of the speed that they have where each helps most. null: every job goes on as it is then, whatever others need. With
-    a horizon_s that is short, half an hour say, 0.4 ends jobs sooner.
+    of the speed that they have where each helps most. null: every job goes on as it is then, whatever others need. Goes
+    with a horizon_s that is near, but further than starts and changes take: half an hour, say, with 0.4.
     """
     arrivals_per_h: NotRequired[float]
     """

@@ -1,14 +1,16 @@
 """What workers share that are forked from one process, and what becomes of them when that cannot be."""
 
 import os
+import resource
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
+from solver import forking
 from solver.forking import ForkedWorker, ForkingEngine
 from solver.pool import WorkerPool
 from solver.process import WorkerProcess
@@ -72,6 +74,80 @@ def test_workers_die_with_the_template_and_come_again(engine: ForkingEngine) -> 
         os.kill(parent_of(worker), signal.SIGKILL)
         until(lambda: not is_alive(worker))
         assert pid_of(pool) != worker
+
+
+@contextmanager
+def stopped_template(pool: WorkerPool) -> Iterator[None]:
+    template = parent_of(pid_of(pool))
+    os.kill(template, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(template, signal.SIGCONT)
+
+
+@contextmanager
+def open_files(most: int) -> Iterator[None]:
+    """So many descriptors at most for this process, as a soft limit."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def test_a_worker_that_is_not_there_yet_can_be_killed(engine: ForkingEngine) -> None:
+    with WorkerPool(1, 3, engine=engine) as pool, stopped_template(pool):
+        worker = engine.worker((), ())
+        worker.launch()
+        assert worker.alive
+        assert not worker.poll(0)
+        worker.kill()
+        assert worker.poll(10)
+        with pytest.raises(EOFError):
+            worker.receive()
+
+
+def test_a_template_that_hangs_is_given_up(engine: ForkingEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    with WorkerPool(1, 3, engine=engine) as pool:
+        first = pid_of(pool)
+        with stopped_template(pool):
+            worker = engine.worker((), ())
+            worker.launch()
+            monkeypatch.setattr(forking, "_ANSWER_LIMIT_S", 0.0)
+            worker.dispose()
+            until(lambda: not is_alive(first))
+            monkeypatch.undo()
+            assert pid_of(pool) != first
+
+
+def test_the_end_of_a_worker_is_seen_with_any_number_of_open_files(engine: ForkingEngine) -> None:
+    with open_files(1300), ExitStack() as files:
+        for _ in range(1100):
+            files.enter_context(Path(os.devnull).open())
+        with WorkerPool(1, 3, engine=engine) as pool:
+            first = pid_of(pool)
+            os.kill(first, signal.SIGKILL)
+            until(lambda: not is_alive(first))
+            assert pid_of(pool) != first
+
+
+def test_a_worker_without_a_descriptor_left_for_it_takes_no_other_with_it(engine: ForkingEngine) -> None:
+    with WorkerPool(1, 3, engine=engine) as pool:
+        first = pid_of(pool)
+        worker = engine.worker((), ())
+        with stopped_template(pool):
+            worker.launch()
+            lowest = os.open(os.devnull, os.O_RDONLY)
+            os.close(lowest)
+            limit = open_files(lowest)
+            limit.__enter__()
+        until(lambda: not worker.alive)
+        limit.__exit__(None, None, None)
+        worker.dispose()
+        assert pid_of(pool) == first
 
 
 def test_nobody_is_forked_beside_a_thread(caplog: pytest.LogCaptureFixture) -> None:

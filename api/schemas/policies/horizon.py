@@ -52,8 +52,8 @@ class HorizonParametersDoc(ParametersDoc):
     """What a second of work counts that a job could do in the first interval where it is fastest, and does not."""
     backlog_efficiency: Annotated[float, Field(ge=LEAST_EFFICIENCY, le=1)] | None = None
     """What has not ended with the last interval is done then by all GPUs together, the shortest job first, at this part
-    of the speed that they have where each helps most. null: every job goes on as it is then, whatever others need. With
-    a horizon_s that is short, half an hour say, 0.4 ends jobs sooner."""
+    of the speed that they have where each helps most. null: every job goes on as it is then, whatever others need. Goes
+    with a horizon_s that is near, but further than starts and changes take: half an hour, say, with 0.4."""
     arrivals_per_h: Annotated[float, Field(ge=0, le=MOST_ARRIVALS)] = 0.0
     """How many jobs like those that are there are expected to come in an hour: what they need is kept free in later
     intervals, half of what there is at most."""

@@ -4,7 +4,8 @@ At a rate of lambda jobs come a second, each like the median of those that are t
 among those that come); a part p_t of them, that of all GPUs, goes to type t, where a whole job takes D_t GPU seconds
 where it takes the fewest, and S_t seconds where it is fastest. Served at once, they have lambda p_t D_t min(1, x / S_t)
 GPUs x seconds from now; of what there is in an interval they get half at most, since jobs that are there have a claim,
-too. The first interval is theirs who are there.
+too. The first interval is theirs who are there. To what is planned, without GPUs of pinned jobs and those that a
+calendar has planned by themselves, jobs come by its part of all GPUs.
 """
 
 import numpy as np

@@ -14,6 +14,9 @@ from models.allocation.horizon.intervals import Intervals
 from models.allocation.horizon.schedules import NOTHING, Schedules, Shapes, Work
 from stowplan.arrays import FloatMatrix, FloatVector
 
+# Relative; what is left of jobs is often guessed in proportion to their weights.
+EQUAL = 1e-9
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Backlog:
@@ -30,8 +33,8 @@ class Backlog:
         by_weight = np.divide(self.together_s, weight, out=np.full_like(weight, np.inf), where=counts)
         order = np.argsort(by_weight, kind="stable")
         before = np.concatenate([[0.0], np.cumsum(np.where(counts, weight, 0.0)[order])])
-        # Jobs with as much left wait for each other.
-        behind = before[-1] - before[np.searchsorted(by_weight[order], by_weight, side="left")]
+        # Jobs with as much left wait for each other, however that was rounded.
+        behind = before[-1] - before[np.searchsorted(by_weight[order], by_weight * (1.0 - EQUAL), side="left")]
         return np.where(counts, behind * self.together_s, 0.0)
 
 

@@ -112,14 +112,15 @@ class _Audit:
         self._jobs = snapshot.jobs
         planned = [job for job in snapshot.jobs if job.id not in self.pinned]
         known = ((self._able(job), job.attained_gpu_s) for job in planned)
-        self._arrivals = Arrivals(parameters.arrivals_per_h, known, self._usable)
+        part = sum(self._usable.values()) / max(1, sum(node.num_gpus for node in snapshot.cluster.nodes))
+        self._arrivals = Arrivals(parameters.arrivals_per_h * part, known, self._usable)
         share = fair_share(snapshot)
         self.worth = Worth(
             snapshot,
             parameters,
             {job.id: self._fair_s(job, share) for job in snapshot.jobs},
             {job.id: self._together_s(job) for job in planned},
-            self._bounds_s[-1],
+            self._bounds_s[-1] if self._bounds_s else 0.0,
         )
 
     def pinned_end_s(self, job: Job) -> float:

@@ -135,7 +135,7 @@ def instance_of(
     num_open = open_gpus(intervals, there.num_gpus, types, shapes.num_types, there.closed)
     if parameters.arrivals_per_h > 0:
         num_open -= expected_gpus(
-            parameters.arrivals_per_h / _S_PER_HOUR,
+            parameters.arrivals_per_h / _S_PER_HOUR * float(most.sum()) / max(1, sum(node.num_gpus for node in nodes)),
             intervals,
             shapes,
             runnable[base.planned],

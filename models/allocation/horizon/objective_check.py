@@ -1,11 +1,15 @@
 """What a plan of `horizon` is worth, for the check: recomputed job by job from the times at which schedules end."""
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
 
 from models.allocation.horizon.parameters import HorizonParameters
 from models.workload import Job, Snapshot
 
+# Relative: jobs with as much left by weight, however that was rounded.
+_EQUAL = 1e-9
 Key = tuple[str, str | None]
 """Term and job."""
 
@@ -44,8 +48,11 @@ class Worth:
             return {}
         value = {name: self.weight(self._jobs[name]) * self._counted[name] for name in together_s}
         ratio = {name: time_s / value[name] for name, time_s in together_s.items() if time_s > 0 and value[name] > 0}
+        ordered = sorted(ratio, key=ratio.__getitem__)
+        ratios = [ratio[name] for name in ordered]
+        behind = [*accumulate(value[name] for name in reversed(ordered))]
         return {
-            name: together_s[name] / efficiency * math.fsum(value[other] for other in ratio if ratio[other] >= own)
+            name: together_s[name] / efficiency * behind[len(ordered) - bisect_left(ratios, own * (1 - _EQUAL)) - 1]
             for name, own in ratio.items()
         }
 

@@ -105,6 +105,10 @@ class HorizonParameters(Parameters):
             if value > 0 and self.objective is HorizonObjective.GOODPUT:
                 raise InputError(f"{name} is {value}; it goes with the objective completion_time alone: leave it out")
         efficiency = self.backlog_efficiency
+        if efficiency is not None and self.horizon_s is None and self.num_intervals > 1:
+            raise InputError(
+                f"backlog_efficiency is {efficiency} without horizon_s; give horizon_s, when the backlog begins"
+            )
         if efficiency is not None and not LEAST_EFFICIENCY <= efficiency <= 1:
             raise InputError(f"backlog_efficiency is {efficiency}; must be from {LEAST_EFFICIENCY} to 1")
         if efficiency is not None and self.objective is HorizonObjective.GOODPUT:

@@ -33,10 +33,11 @@ def timed_snapshot(rng: Random, *, num_nodes: int = 3, num_jobs: int = 4) -> Sna
 
 def random_parameters(rng: Random) -> HorizonParameters:
     num_intervals = rng.choice((1, 2, 3, 4))
+    horizon_s = rng.choice((None, 1000.0)) if num_intervals > 1 else None
     return HorizonParameters(
         interval_s=rng.choice((30.0, 60.0)),
         num_intervals=num_intervals,
-        horizon_s=rng.choice((None, 1000.0)) if num_intervals > 1 else None,
+        horizon_s=horizon_s,
         restart_price=rng.choice((0.0, 1.0, 3.0)),
         longest_wait_s=rng.choice((None, 21_600.0)),
         tail=rng.choice((0.0, 0.0, 0.5, 1.0)),
@@ -44,7 +45,7 @@ def random_parameters(rng: Random) -> HorizonParameters:
         fairness=rng.choice((0.0, 0.0, 1.0)),
         lateness=rng.choice((0.0, 2.0)),
         throughput=rng.choice((0.0, 3.0)),
-        backlog_efficiency=rng.choice((None, None, 0.4, 1.0)),
+        backlog_efficiency=rng.choice((None, 0.4, 1.0)) if horizon_s is not None else None,
         arrivals_per_h=rng.choice((0.0, 0.0, 30.0)),
     )
 

@@ -7,11 +7,15 @@ import pytest
 
 from models.allocation.horizon.arrivals import expected_gpus
 from models.allocation.horizon.arrivals_check import Arrivals
+from models.allocation.horizon.formulation import HorizonFormulation, formulate_horizon
 from models.allocation.horizon.intervals import Intervals, growing
 from models.allocation.horizon.schedules import Shapes
+from models.around_formulation import AroundFormulation
+from models.clock import PhaseClock
 from models.workload import Snapshot
 from tests.models.allocation.horizon.test_check import PARAMETERS, job, solved
 from tests.models.placement.scenes import cluster, dice, node
+from topology.calendar import CalendarEntry, EntryKind
 
 SHAPES = Shapes(type_index=np.array([0, 0, 1]), num_gpus=np.array([1, 2, 1]), num_types=2)
 
@@ -62,6 +66,20 @@ def test_the_check_comes_to_the_same(seed: int) -> None:
         first_s, last_s = intervals.bounds_s[k : k + 2].tolist()
         for t, name in enumerate("ab"):
             assert by.mean(name, first_s, last_s, float(there[t, k])) == pytest.approx(found[t, k])
+
+
+def test_jobs_come_to_each_part_of_a_calendar_once() -> None:
+    """A job every five minutes, to 16 GPUs, half of which are reserved for one of the jobs."""
+    jobs = (job("x", 600.0, {1: 1.0}), job("y", 600.0, {1: 1.0}, calendar_entry="r"))
+    entry = CalendarEntry(name="r", kind=EntryKind.RESERVATION, from_s=0.0, until_s=7200.0, nodes=("m",))
+    nodes = cluster(node("n", 8), node("m", 8))
+    parameters = replace(PARAMETERS, arrivals_per_h=12.0)
+    split = formulate_horizon(Snapshot(cluster=nodes, jobs=jobs, calendar=(entry,)), parameters, PhaseClock())
+    assert isinstance(split, AroundFormulation)
+    parts = [inner.instance.open_gpus for inner in split._inners if isinstance(inner, HorizonFormulation)]
+    whole, _, _ = solved(Snapshot(cluster=nodes, jobs=(jobs[0], replace(jobs[1], calendar_entry=None))), parameters)
+    assert len(parts) == 2
+    np.testing.assert_allclose(sum(parts), whole.instance.open_gpus)
 
 
 def test_a_plan_leaves_room_for_who_comes() -> None:

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from models.allocation.horizon.backlog import Backlog
+from models.allocation.horizon.objective_check import Worth
 from models.allocation.horizon.parameters import HorizonObjective, HorizonParameters
 from models.performance.goodput.spec import TableEntry, ThroughputTable
 from models.workload import Snapshot
 from stowplan.errors import InputError
+from tests.growth import work
 from tests.models.allocation.horizon.test_check import PARAMETERS, job, solved
 from tests.models.allocation.horizon.test_objective import checked, one_gpu, starts
 from tests.models.placement.scenes import cluster, node
@@ -49,16 +51,42 @@ def test_two_gpu_types_work_together() -> None:
     assert objective == pytest.approx(960 + (4000 - 950 * 3) / 4)
 
 
+@pytest.mark.parametrize("weights", [(1.0, 3.0, 0.7), (1.1, 0.3, 7.0), (1.0, 1.0, 1.0)])
+def test_jobs_of_which_the_same_is_guessed_wait_for_each_other(weights: tuple[float, ...]) -> None:
+    """In proportion to their weights, which is rounded in many ways."""
+    unknown = [
+        replace(job(f"j{k}", 1.0, {1: 1.0, 2: 1.7}), remaining_iterations=None, weight=weight)
+        for k, weight in enumerate(weights)
+    ]
+    snapshot = Snapshot(cluster=cluster(node("n", 2)), jobs=(*unknown, job("known", 4000.0, {1: 1.0, 2: 1.7})))
+    checked(snapshot, backlog_efficiency=0.4)
+
+
 def test_equal_jobs_wait_for_each_other_and_jobs_without_weight_for_nobody() -> None:
     backlog = Backlog(begins_s=60.0, left=np.zeros(0), together_s=np.array([10.0, 10.0, 30.0, 5.0, 0.0]))
     lost_s = backlog.lost_s(np.array([1.0, 1.0, 2.0, 0.0, 1.0]))
     assert lost_s.tolist() == [40.0, 40.0, 60.0, 0.0, 0.0]
 
 
+def test_the_check_of_a_backlog_grows_with_the_jobs() -> None:
+    def check(num_jobs: int) -> int:
+        jobs = tuple(job(f"j{k}", 100.0 + k, {1: 1.0}) for k in range(num_jobs))
+        parameters = replace(PARAMETERS, backlog_efficiency=0.4)
+        alone_s = {item.id: 100.0 for item in jobs}
+        return work(lambda: Worth(one_gpu(*jobs), parameters, alone_s, alone_s, 960.0))
+
+    assert check(400) <= 2.3 * check(200)
+
+
 @pytest.mark.parametrize("efficiency", [0.0, 1.5, float("nan")])
 def test_an_efficiency_out_of_range_is_refused(efficiency: float) -> None:
     with pytest.raises(InputError, match=r"backlog_efficiency is .*; must be from 0.01 to 1"):
-        HorizonParameters(backlog_efficiency=efficiency)
+        HorizonParameters(horizon_s=1800.0, backlog_efficiency=efficiency)
+
+
+def test_a_backlog_begins_when_is_said() -> None:
+    with pytest.raises(InputError, match="without horizon_s; give horizon_s"):
+        HorizonParameters(backlog_efficiency=0.4)
 
 
 def test_sias_objective_has_no_backlog() -> None:
