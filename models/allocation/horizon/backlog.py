@@ -15,7 +15,7 @@ from models.allocation.horizon.schedules import NOTHING, Schedules, Shapes, Work
 from stowplan.arrays import FloatMatrix, FloatVector
 
 # Relative; what is left of jobs is often guessed in proportion to their weights.
-EQUAL = 1e-9
+_EQUAL = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -34,7 +34,7 @@ class Backlog:
         order = np.argsort(by_weight, kind="stable")
         before = np.concatenate([[0.0], np.cumsum(np.where(counts, weight, 0.0)[order])])
         # Jobs with as much left wait for each other, however that was rounded.
-        behind = before[-1] - before[np.searchsorted(by_weight[order], by_weight * (1.0 - EQUAL), side="left")]
+        behind = before[-1] - before[np.searchsorted(by_weight[order], by_weight * (1.0 - _EQUAL), side="left")]
         return np.where(counts, behind * self.together_s, 0.0)
 
 
