@@ -41,13 +41,13 @@ def spans_of(record: PlanRecord) -> list[Span]:
     """Say how long a final plan waited, and how long each phase took.
 
     Workers say how long phases took, one after another, and not when: they stand before the end of the plan, where
-    those of the worker that was asked last were, and not before it began.
+    those of the worker that was asked last were. The word that it began comes a little later than it did.
     """
     ended_s = record.finished_at_s or record.queued_at_s
     begun_s = ended_s if record.building_at_s is None else record.building_at_s
-    spans = [Span(name="queued", from_s=record.queued_at_s, until_s=begun_s)]
     phases_ms = TimingsDoc.model_validate_json(record.timings).phases_ms
-    from_s = max(begun_s, ended_s - sum(phases_ms.values()) / MS_PER_S)
+    from_s = max(record.queued_at_s, ended_s - sum(phases_ms.values()) / MS_PER_S)
+    spans = [Span(name="queued", from_s=record.queued_at_s, until_s=min(begun_s, from_s))]
     for name, wall_ms in phases_ms.items():
         spans.append(Span(name=name, from_s=from_s, until_s=from_s + wall_ms / MS_PER_S))
         from_s = spans[-1].until_s

@@ -72,12 +72,16 @@ def test_only_jobs_that_opted_in_are_placed_and_holds_of_users_stay(queue: Queue
     shape = queue.submit(*OURS, "--nodes=2", "--gpus-per-node=2")
     before = looks(queue, held, foreign, off, nodes, shape)
     ours = queue.submit(*OURS, "--gpus=16")
+    said = (
+        f"{held}: is on hold",
+        f"{nodes}: asks for required_nodes n5",
+        f"{shape}: asks for 2 nodes and 4 GPUs, which plans put on 1",
+    )
     with queue.connected():
         starts(queue, ours)
+        # With its second look, which may come after the start.
+        eventually(queue.log, lambda log: all(line in log for line in said))
     assert looks(queue, held, foreign, off, nodes, shape) == before
-    assert f"{held}: is on hold" in queue.log()
-    assert f"{nodes}: asks for required_nodes n5" in queue.log()
-    assert f"{shape}: asks for 2 nodes and 4 GPUs, which plans put on 1" in queue.log()
 
 
 def test_without_send_everything_is_said_and_nothing_done(queue: Queue) -> None:
