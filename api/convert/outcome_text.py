@@ -32,8 +32,21 @@ def outcome_text(outcome: PlanOutcome, snapshot: Snapshot, exclude: Set[str]) ->
     """The document of `outcome_to_document` as JSON text, without the fields to `exclude`, among which are neither
     score nor allocations."""
     plan = outcome.plan
-    if plan is None or plan.pretraining is not None or not all(map(_is_plain, plan.allocations)):
-        return outcome_to_document(outcome, snapshot).model_dump_json(exclude=set(exclude))
+    lists = {} if plan is None else _plain_lists(plan, snapshot)
+    if plan is not None and lists:
+        outcome = replace(outcome, plan=replace(plan, score=(), allocations=()))
+    text = outcome_to_document(outcome, snapshot).model_dump_json(exclude=set(exclude))
+    for name, items in lists.items():
+        # A quote in a text would be escaped: the first one is that of the field.
+        before, empty, after = text.partition(f'"{name}":[]')
+        text = f"{before}{empty[:-2]}{items}{after}"
+    return text
+
+
+def _plain_lists(plan: Plan, snapshot: Snapshot) -> Mapping[str, str]:
+    """Texts of the score and the allocations by their fields; none where the documents are to write them."""
+    if plan.pretraining is not None or not all(map(_is_plain, plan.allocations)):
+        return {}
     jobs = {job.id: job for job in snapshot.jobs}
     try:
         lists = {
@@ -42,17 +55,9 @@ def outcome_text(outcome: PlanOutcome, snapshot: Snapshot, exclude: Set[str]) ->
         }
     except TypeError:
         # Numbers of NumPy, which the documents take.
-        return outcome_to_document(outcome, snapshot).model_dump_json(exclude=set(exclude))
-    if any(_ESCAPE in text for text in lists.values()):
-        # Names that are not plain.
-        return outcome_to_document(outcome, snapshot).model_dump_json(exclude=set(exclude))
-    bare = replace(outcome, plan=replace(plan, score=(), allocations=()))
-    text = outcome_to_document(bare, snapshot).model_dump_json(exclude=set(exclude))
-    for name, items in lists.items():
-        # A quote in a text would be escaped: the first one is that of the field.
-        before, empty, after = text.partition(f'"{name}":[]')
-        text = f"{before}{empty[:-2]}{items}{after}"
-    return text
+        return {}
+    # Else there are names that are not plain.
+    return {} if any(_ESCAPE in text for text in lists.values()) else lists
 
 
 def _is_plain(allocation: JobAllocation) -> bool:
