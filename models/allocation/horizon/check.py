@@ -57,13 +57,14 @@ def horizon_violations(
     expected: dict[tuple[str, str | None], float] = {}
     mean_s: dict[str, float] = {}
     for job in snapshot.jobs:
-        planned = outlook.planned.get(job.id, ())
+        planned, left = outlook.planned.get(job.id, ()), None
         if job.id in audit.pinned:
-            ends_s, left = [(1.0, audit.pinned_end_s(job))], None
+            ends_s = [(1.0, audit.pinned_end_s(job))]
         else:
             issues += audit.faults(job, planned, given.get(job.id))
             ends_s = [(item.share, audit.end_s(job, item)) for item in planned]
-            left = math.fsum(item.share * audit.left_behind(job, item) for item in planned)
+            if parameters.backlog_efficiency is not None:
+                left = math.fsum(item.share * audit.left_behind(job, item) for item in planned)
             expected |= {(term, job.id): value for term, value in audit.lost(job, planned)}
             if audit.waits_too_long(job) and job.id not in given:
                 expected["long_wait", job.id] = audit.more_than_all

@@ -122,7 +122,7 @@ def instance_of(
     nodes = base.snapshot.cluster.nodes
     there = openings(base, windows, calendar)
     types = np.array([configurations.gpu_types.index(node.gpu_type) for node in nodes], dtype=np.int64)
-    most = np.bincount(types, weights=there.num_gpus, minlength=shapes.num_types)
+    most = np.bincount(types, weights=there.num_gpus, minlength=shapes.num_types).astype(np.float64)
     fits = shapes.num_gpus <= most[shapes.type_index]
     runnable = np.where(base.utility.runnable & fits, work.seconds, np.inf)
     later = efficient(shapes, runnable)
@@ -140,7 +140,7 @@ def instance_of(
             shapes,
             runnable[base.planned],
             np.array([base.jobs[i].attained_gpu_s for i in base.planned.tolist()], dtype=np.float64),
-            most.astype(np.float64),
+            most,
             num_open,
         )
     if is_goodput:
@@ -160,11 +160,7 @@ def instance_of(
             fair_s=_fair_s(base, shapes, runnable, latest_s),
             fastest_s=fastest_s(work, later),
             latest_s=latest_s,
-            backlog=None
-            if parameters.backlog_efficiency is None
-            else _backlog(
-                base, parameters.backlog_efficiency, intervals, shapes, work, found, runnable, most.astype(np.float64)
-            ),
+            backlog=_backlog(base, parameters, intervals, shapes, work, found, runnable, most),
         )
         late = _late(base, parameters, objective.most)
         cost = np.sum(list(objective.terms.values()), axis=0) + np.where(found.pair < 0, late[found.job], 0.0)
@@ -274,16 +270,19 @@ def _fair_s(base: SiaInstance, shapes: Shapes, seconds: FloatMatrix, latest_s: F
 
 def _backlog(
     base: SiaInstance,
-    efficiency: float,
+    parameters: HorizonParameters,
     intervals: Intervals,
     shapes: Shapes,
     work: Work,
     found: Schedules,
     runnable: FloatMatrix,
     most: FloatVector,
-) -> Backlog:
-    """What of the planned jobs is left behind the horizon, on GPUs of which there are `most` (T,)."""
-    whole_s = together_s(runnable, shapes, most, efficiency)
+) -> Backlog | None:
+    """What of the planned jobs is left behind the horizon, on GPUs of which there are `most` (T,); None where these go
+    on as planned."""
+    if parameters.backlog_efficiency is None:
+        return None
+    whole_s = together_s(runnable, shapes, most, parameters.backlog_efficiency)
     whole_s[base.pinned] = 0.0
     return Backlog(begins_s=intervals.end_s, left=left_at_end(intervals, work, found), together_s=whole_s)
 

@@ -63,7 +63,7 @@ class Worth:
     def terms(self, job: Job, ends_s: Sequence[tuple[float, float]], left: float | None) -> Iterator[tuple[str, float]]:
         """Of a job that ends at times with shares; `left`: of its work at the horizon, None where it goes on alone."""
         it, weight = self._parameters, self.weight(job)
-        latest_s = math.inf if left is None or it.backlog_efficiency is None else self._horizon_s
+        latest_s = math.inf if left is None else self._horizon_s
         mean_s = math.fsum(share * min(latest_s, end_s) for share, end_s in ends_s)
         behind_s = (left or 0.0) * self._lost_s.get(job.id, 0.0)
         yield "completion_time", (1.0 - it.tail) * (weight * self._counted[job.id] * mean_s + behind_s)
