@@ -24,22 +24,19 @@ from api.convert.snapshot import snapshot_to_document
 from benchmarks.paths import ROOT
 from benchmarks.rows import Row, show
 from benchmarks.service.large_posts import generated_request
+from benchmarks.service.planned_post import LIMIT_S, post_for_plan
 from benchmarks.service.process import (
     Service,
     descendants_of,
     memory_bytes,
     running_service,
     settle,
-    split_cpu_s,
 )
 from benchmarks.suite.machine import revision
 from benchmarks.workloads.published.sia_traces import fitted_snapshot
 
 _SCALES = (64, 512, 2048)
 _WARM = 3
-# Behind the answer: what is written then is part of it.
-_AFTER_S = 0.2
-_LIMIT_S = 60
 _TARGET_MS = {2048: 60.0}
 _TARGET_MIB = 200.0
 
@@ -94,7 +91,7 @@ def main(
 def _traced(num_gpus: int) -> bytes:
     # Fields that a checkout does not know yet would be refused.
     snapshot = snapshot_to_document(fitted_snapshot(num_gpus)).model_dump_json(exclude_defaults=True)
-    return f'{{"policy": "sia", "snapshot": {snapshot}, "options": {{"time_limit_s": {_LIMIT_S}}}}}'.encode()
+    return f'{{"policy": "sia", "snapshot": {snapshot}, "options": {{"time_limit_s": {LIMIT_S}}}}}'.encode()
 
 
 def _posted(service: Service, body: bytes, runs: int) -> list[Post]:
@@ -102,17 +99,12 @@ def _posted(service: Service, body: bytes, runs: int) -> list[Post]:
 
 
 def _post(service: Service, body: bytes) -> Post:
-    own_s, others_s = split_cpu_s(service)
-    answer = service.call("POST", "/v1/plans", body, wait_s=_LIMIT_S)
-    if answer.status != 200 or not answer.body["verified"]:
-        raise RuntimeError(f"answer {answer.status} instead of a verified plan: {str(answer.body)[:500]}")
-    time.sleep(_AFTER_S)
-    own_end_s, others_end_s = split_cpu_s(service)
-    timings = answer.body["timings"]
+    posted = post_for_plan(service, body)
+    timings = posted.answer.body["timings"]
     return Post(
-        wall_ms=1e3 * answer.elapsed_s,
-        service_ms=1e3 * (own_end_s - own_s),
-        workers_ms=1e3 * (others_end_s - others_s),
+        wall_ms=1e3 * posted.answer.elapsed_s,
+        service_ms=posted.service_ms,
+        workers_ms=posted.others_ms,
         plan_ms=timings["cpu_ms"],
         solve_ms=timings["phases_ms"]["solve"],
     )

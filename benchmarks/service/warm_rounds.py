@@ -30,7 +30,8 @@ from api.reading.texts import RequestText
 from api.store.texts import Body
 from benchmarks.paths import ROOT
 from benchmarks.rows import Row, show, write
-from benchmarks.service.process import Service, running_service, settle, split_cpu_s
+from benchmarks.service.planned_post import LIMIT_S, post_for_plan
+from benchmarks.service.process import Service, running_service, settle
 from benchmarks.workloads.generators import SiaSize, sia_snapshot
 from benchmarks.workloads.published.sia_traces import fitted_snapshot
 from models.plan import PlanTask
@@ -45,9 +46,6 @@ _SIZES: Mapping[str, Callable[[], Snapshot]] = {
 _SETTLING = 3
 _SHARE = 0.01
 _TARGET = 0.2
-# Behind the answer: what is written then is part of it.
-_AFTER_S = 0.2
-_LIMIT_S = 60
 _ROUND_S = 360.0
 _Json = dict[str, Any]
 
@@ -157,7 +155,7 @@ def _request(snapshot: _Json, prices: Mapping[str, float]) -> bytes:
         "policy": "sia",
         "snapshot": snapshot,
         "parameters": {"prices": dict(prices)},
-        "options": {"time_limit_s": _LIMIT_S},
+        "options": {"time_limit_s": LIMIT_S},
     }
     return json.dumps(body).encode()
 
@@ -192,16 +190,11 @@ def _rounds(
 
 def _served(service: Service, snapshot: Snapshot, rounds: int) -> tuple[list[_Cost], list[_Cost], int]:
     def post(body: bytes) -> tuple[_Cost, Mapping[str, Any], str]:
-        own_s, others_s = split_cpu_s(service)
-        answer = service.call("POST", "/v1/plans", body, wait_s=_LIMIT_S)
-        if answer.status != 200 or not answer.body["verified"]:
-            raise RuntimeError(f"answer {answer.status} instead of a verified plan: {str(answer.body)[:500]}")
-        time.sleep(_AFTER_S)
-        own_end_s, others_end_s = split_cpu_s(service)
-        timings = answer.body["timings"]
+        posted = post_for_plan(service, body)
+        answer, timings = posted.answer, posted.answer.body["timings"]
         cost = _Cost(
-            service_ms=1e3 * (own_end_s - own_s),
-            reading_ms=1e3 * (others_end_s - others_s) - timings["cpu_ms"],
+            service_ms=posted.service_ms,
+            reading_ms=posted.others_ms - timings["cpu_ms"],
             planning_ms=timings["cpu_ms"],
             gap=answer.body["relative_gap"],
             phases_ms=timings["phases_ms"],
