@@ -11,7 +11,8 @@ def peak_memory_bytes() -> int | None:
     Not `getrusage`: on Linux a process that was started by a larger one is said to have had the peak of its parent.
     """
     try:
-        with open(_STATUS, "rb", buffering=0) as status:  # noqa: PTH123 - of every plan; a path takes as long again
+        # Of every plan, of which it would be a fiftieth by way of a path and its lines.
+        with open(_STATUS, "rb", buffering=0) as status:
             text = status.read()
     except OSError:
         return None
