@@ -21,7 +21,7 @@ from solver.result import TerminationReason
 from stowplan.arrays import FloatMatrix, FloatVector, IntVector, Mask
 
 # States times options of a block, at any block: some tenths of a millisecond. Beyond it, HiGHS is asked.
-_MOST_STATES = 4096
+_MOST_STATES = 1024
 # States that use the same are looked for from here on.
 _MANY_STATES = 256
 # Relative: sums of coefficients may be rounded.
@@ -30,7 +30,7 @@ _SLACK = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Block:
-    """What a block may choose: a column for each option, -1 for none (o,), its cost (o,), its use of the rows (o, m)."""
+    """What a block may choose: a column for each option, -1 for none (o,), its cost (o,) and its use of rows (o, m)."""
 
     column: IntVector
     cost: FloatVector
