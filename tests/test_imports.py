@@ -73,7 +73,7 @@ FORBIDDEN: dict[str, dict[str, tuple[str, ...]]] = {
         "api.replays.replay_task": (*MODELS, *DRAWING, *WEB, "networkx", "pydantic", "scipy.optimize"),
         "api.reading.packed": (*MODELS, *DRAWING, *WEB, "networkx", "scipy.optimize"),
         # All that they have while nobody waits.
-        "api.workers:IDLE_LOAD": (*DECLARATIONS, *DRAWING, *WEB, "pyscipopt"),
+        "api.workers:IDLE_LOAD": (*DECLARATIONS, *DRAWING, *WEB, "pyscipopt", "scipy.optimize", "scipy.linalg"),
     },
     "service": {
         # Until the workers are on their way.

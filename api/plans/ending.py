@@ -1,10 +1,12 @@
 """How plans of a service end: one after another, and each as the store has it."""
 
 import json
-from collections.abc import Callable
-from dataclasses import asdict, replace
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 
+from api.common.errors import StoreError
 from api.common.events import STATE, EventLog
 from api.common.metrics import Metrics
 from api.common.unstored import UnstoredEnds
@@ -14,6 +16,17 @@ from api.plans.termination import Termination, final_record
 from api.plans.traces import PlanTraces
 from api.schemas.plan import PlanStatus
 from api.store.database import PlanRecord, Store
+from stowplan.errors import InputError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ending:
+    """A plan that has ended, its final row, and its events as JSON text."""
+
+    plan: RunningPlan
+    termination: Termination
+    record: PlanRecord
+    events: str
 
 
 class Endings:
@@ -35,13 +48,15 @@ class Endings:
     ) -> None:
         self._store, self._metrics, self._traces = store, metrics, traces
         self._running, self._follow = running, follow
+        self._ended: deque[tuple[RunningPlan, Termination]] = deque()
         # Not by the threads that look after workers.
         self._thread = one_thread("finish")
         self._unstored = UnstoredEnds("plans", "they are planned again")
 
     def end(self, plan: RunningPlan, termination: Termination) -> None:
         """End a plan when it has its turn."""
-        self._thread.submit(self._finish, plan, termination)
+        self._ended.append((plan, termination))
+        self._thread.submit(self._finish_all)
 
     def lose(self, plan: RunningPlan) -> None:
         """Another service has taken a plan; its end is not ours to say."""
@@ -53,15 +68,37 @@ class Endings:
         self._thread.shutdown()
         self._unstored.close()
 
-    def _finish(self, plan: RunningPlan, termination: Termination) -> None:
+    def _finish_all(self) -> None:
+        """End all plans that have come to it; to wait for the disk takes as long for one as for many."""
+        endings: list[_Ending] = []
+        while self._ended:
+            ending = self._ending(*self._ended.popleft())
+            if ending is not None:
+                endings.append(ending)
+        are_stored = self._stored_together(endings) if len(endings) > 1 else {}
+        for ending in endings:
+            self._finish(ending, are_stored.get(ending.record.id))
+
+    def _stored_together(self, endings: Sequence["_Ending"]) -> dict[str, bool]:
+        """Whether each end is this service's to say, by id; empty where the database takes none now."""
+        ends = [(ending.record, ending.events, ending.plan.epoch) for ending in endings]
+        try:
+            stored = self._store.finish_plans(ends)
+        except (StoreError, InputError):
+            # One by one they are tried, and told of.
+            return {}
+        return dict(zip((record.id for record, _, _ in ends), stored, strict=True))
+
+    def _ending(self, plan: RunningPlan, termination: Termination) -> "_Ending | None":
+        """What is to be stored; None where there is nothing to say here."""
         if not plan.decide():
-            return
+            return None
         has_plan = termination.outcome is not None and termination.outcome.termination.has_incumbent
         if termination.status is PlanStatus.INTERRUPTED and not has_plan and self._store.is_lasting:
             # The next process goes on with it.
             del self._running[plan.record.id]
             plan.events.close()
-            return
+            return None
         if termination.outcome is not None:
             warnings = (*plan.notes, *termination.outcome.warnings)
             termination = replace(termination, outcome=replace(termination.outcome, warnings=warnings))
@@ -70,23 +107,35 @@ class Endings:
         if not self._store.is_shared:
             # Nobody else can say how it ends: until that is stored it stays in memory, where clients find it.
             plan.record = record
-        self._unstored.write(record.id, partial(self._store_end, plan, record, events))
+        return _Ending(plan=plan, termination=termination, record=record, events=events)
+
+    def _finish(self, ending: "_Ending", is_stored: bool | None) -> None:
+        """Store an end where that has not been done, and tell of it."""
+        plan, record, termination = ending.plan, ending.record, ending.termination
+        if is_stored is None:
+            self._unstored.write(record.id, partial(self._store_end, ending))
+        else:
+            self._take_out(ending, is_stored=is_stored)
         if not self._store.is_shared:
             self._conclude(plan, record)
         if termination.outcome is not None and "solve" in termination.outcome.times.wall_s:
             seconds = termination.outcome.times.wall_s["solve"]
             self._metrics.solve_seconds.labels(record.policy, termination.outcome.solver).observe(seconds)
 
-    def _store_end(self, plan: RunningPlan, record: PlanRecord, events: str) -> None:
-        is_stored = self._store.finish_plan(record, events, plan.epoch)
-        self._running.pop(record.id, None)
+    def _store_end(self, ending: "_Ending") -> None:
+        is_stored = self._store.finish_plan(ending.record, ending.events, ending.plan.epoch)
+        self._take_out(ending, is_stored=is_stored)
+
+    def _take_out(self, ending: "_Ending", *, is_stored: bool) -> None:
+        """A plan whose end the database has taken, as the end that this service says or as another one's."""
+        self._running.pop(ending.record.id, None)
         if not self._store.is_shared:
             return
         if is_stored:
-            self._conclude(plan, record)
+            self._conclude(ending.plan, ending.record)
         else:
             # The end is another service's to say.
-            self._lost(plan)
+            self._lost(ending.plan)
 
     def _conclude(self, plan: RunningPlan, record: PlanRecord) -> None:
         plan.record = record

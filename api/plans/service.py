@@ -7,12 +7,13 @@ import time
 import uuid
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from starlette.concurrency import run_in_threadpool
 
 from api.common.asking import caller_now
+from api.common.batches import Batches, Prepared
 from api.common.errors import (
     NotFoundError,
     PlanNotFinishedError,
@@ -46,6 +47,14 @@ _ACTIVE = [status for status in PlanStatus if not status.final]
 _logger = logging.getLogger("stowplan.api.plans.service")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Submission:
+    """A plan that was read, and what is to be stored of it."""
+
+    asked: ReadPlan
+    new: NewPlan
+
+
 class Plans:
     """All plans of one service: those that run in memory, those that are final in the store.
 
@@ -69,6 +78,7 @@ class Plans:
         self._store = store
         self._pool = pool
         self._admission = threading.Lock()
+        self._submitting: Batches[_Submission, str] = Batches("submit", self._submit_together)
         self._running: dict[str, RunningPlan] = {}
         # Plans whose admission is being written, or that are read before they go on.
         self._coming: set[str] = set()
@@ -99,6 +109,19 @@ class Plans:
             When the service stops.
         """
         return self.submit_all([(asked, idempotency_key)], received_s)[0]
+
+    async def submit_read(self, read: Callable[[], ReadPlan], idempotency_key: str | None, received_s: float) -> str:
+        """Read, store and queue a plan, as `submit` does; those that come at the same time are written together.
+
+        Raises what `read` does, too.
+        """
+
+        def prepare() -> _Submission:
+            asked = read()
+            record = _new_record(asked, idempotency_key)
+            return _Submission(asked=asked, new=self._new(asked, record, received_s))
+
+        return await self._submitting.do(prepare)
 
     def submit_all(self, asked: Sequence[tuple[ReadPlan, str | None]], received_s: float) -> list[str]:
         """Store and queue plans, each with its key, all or none; returns their ids. Raises what `submit` does."""
@@ -228,6 +251,7 @@ class Plans:
     def close(self) -> None:
         """Write what has ended; whatever has not goes on in the next process, or in another one."""
         self._closed = True
+        self._submitting.close()
         if self._sharing is not None:
             self._sharing.close()
         self._left_behind.close()
@@ -275,25 +299,48 @@ class Plans:
     def _submit_all(
         self, asked: Sequence[tuple[ReadPlan, str | None]], records: Sequence[PlanRecord], received_s: float
     ) -> list[str]:
-        client = caller_now().client
-        new = [
-            NewPlan(
-                record=replace(record, timings=_accepted(received_s)),
-                asked=plan.input,
-                posted_hash=plan.posted_hash,
-                # What is stored has nothing to fill in: who goes on with it could not say these again.
-                notes=to_json(plan.filled_in) if plan.filled_in else None,
-                client=client,
-                due_s=record.queued_at_s + plan.request.options.time_limit_s,
-            )
-            for (plan, _), record in zip(asked, records, strict=True)
-        ]
+        new = [self._new(plan, record, received_s) for (plan, _), record in zip(asked, records, strict=True)]
         # Stored, then queued: a plan that is answered for is never lost.
         ids = self._store.add_plans(new, self._refuse)
         for plan, (read, _), id_ in zip(new, asked, ids, strict=True):
             if id_ == plan.record.id:
                 self._begin(plan.record, read)
         return ids
+
+    def _submit_together(self, submissions: Sequence[Prepared[_Submission]]) -> list[str | Exception]:
+        """The same for plans that have nothing to do with one another; an exception of one is its own."""
+        groups = [([each.value.new], each.context) for each in submissions]
+        ids = {each.value.new.record.id for each in submissions}
+        with self._admission:
+            self._coming |= ids
+            try:
+                found = self._store.add_each(groups, self._refuse)
+                return [self._begun(each, of) for each, of in zip(submissions, found, strict=True)]
+            finally:
+                self._coming -= ids
+
+    def _begun(self, submission: Prepared[_Submission], found: Sequence[str] | Exception) -> str | Exception:
+        """Queue a plan that is stored, unless it was known; gives its id."""
+        if isinstance(found, Exception):
+            return found
+        (id_,), record = found, submission.value.new.record
+        if id_ == record.id:
+            try:
+                submission.context.run(self._begin, record, submission.value.asked)
+            except Exception as error:  # noqa: BLE001 - whoever asked gets it
+                return error
+        return id_
+
+    def _new(self, plan: ReadPlan, record: PlanRecord, received_s: float) -> NewPlan:
+        return NewPlan(
+            record=replace(record, timings=_accepted(received_s)),
+            asked=plan.input,
+            posted_hash=plan.posted_hash,
+            # What is stored has nothing to fill in: who goes on with it could not say these again.
+            notes=to_json(plan.filled_in) if plan.filled_in else None,
+            client=caller_now().client,
+            due_s=record.queued_at_s + plan.request.options.time_limit_s,
+        )
 
     def _refuse(self, num_new: int, others: Others) -> None:
         if self._stopping:

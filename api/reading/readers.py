@@ -1,11 +1,9 @@
 """Who reads: this process what is small; what is large an idle worker, which may plan it then, or another process."""
 
 import threading
-from asyncio import get_running_loop
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from contextvars import copy_context
+from functools import partial
 from pkgutil import resolve_name
 from typing import Any
 
@@ -15,6 +13,9 @@ from api.common.tasks import run_task
 from solver.monitor import SolveMonitor
 from solver.pool import QueueFullError, WorkerPool
 from stowplan.errors import WorkerError
+
+# What becomes of a text; gets what reads it, and may have a thread for both.
+Then = Callable[[Callable[[], Any]], Awaitable[Any]]
 
 
 class Readers:
@@ -29,9 +30,6 @@ class Readers:
         self._workers = workers
         self._limit_s = limit_s
         self._small_bytes = small_bytes
-        # What comes of a text is stored, by one at a time: threads that wait for one another would take processor time
-        # for each change of turns, and get them in any order.
-        self._in_turn = ThreadPoolExecutor(max_workers=1, thread_name_prefix="read")
         self._starting = threading.Lock()
         self._started = False
 
@@ -42,9 +40,8 @@ class Readers:
                 self._started = True
 
     def close(self) -> None:
-        """End the processes, and what is read here."""
+        """End the processes."""
         self._pool.close()
-        self._in_turn.shutdown()
 
     async def read(
         self,
@@ -52,13 +49,12 @@ class Readers:
         argument: object,
         num_bytes: int,
         wants: str | None = None,
-        then: Callable[[Any], Any] | None = None,
+        then: Then | None = None,
     ) -> Any:
         """Have a text of `num_bytes` read by `task`, a function `package.module:function`, and give what it returns.
 
         `wants` names what another task has kept that reads it sooner: of the idle workers, the one that has it does.
-        With `then` what it returns goes through that, in a thread of this process: the one that has read, where it was
-        read here. Small texts are read one after another then, in the order in which they came.
+        With `then` that gives the result: it is told what reads, or gives what was read, and calls it in a thread.
 
         Raises
         ------
@@ -70,14 +66,10 @@ class Readers:
             What the task raises.
         """
         if num_bytes <= self._small_bytes:
-            if then is None:
-                return await run_in_threadpool(_read_here, task, argument, then)
-            context = copy_context()
-            return await get_running_loop().run_in_executor(
-                self._in_turn, context.run, _read_here, task, argument, then
-            )
+            read_here = partial(_read_here, task, argument)
+            return await (run_in_threadpool(read_here) if then is None else then(read_here))
         found = await self._read_elsewhere(task, argument, wants)
-        return found if then is None else await run_in_threadpool(then, found)
+        return found if then is None else await then(lambda: found)
 
     async def _read_elsewhere(self, task: str, argument: object, wants: str | None) -> Any:
         if self._workers is not None:
@@ -87,6 +79,5 @@ class Readers:
         return await run_task(self._pool, task, argument, self._limit_s)
 
 
-def _read_here(task: str, argument: object, then: Callable[[Any], Any] | None) -> Any:
-    found = resolve_name(task)(argument, SolveMonitor())
-    return found if then is None else then(found)
+def _read_here(task: str, argument: object) -> Any:
+    return resolve_name(task)(argument, SolveMonitor())

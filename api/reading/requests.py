@@ -10,8 +10,8 @@ from starlette.concurrency import run_in_threadpool
 
 from api.common.settings import Settings
 from api.jobs.calibrated_snapshots import MeasuredJobs
-from api.reading.readers import Readers
-from api.reading.texts import Lacking, RequestText, WantedForecasts
+from api.reading.readers import Readers, Then
+from api.reading.texts import Lacking, LackingError, RequestText, WantedForecasts
 from api.store.calendars import CalendarStore
 from api.store.calibrations import CalibrationStore
 from api.store.clusters import ClusterStore
@@ -47,13 +47,10 @@ class RequestReader:
         # The token is nobody's business but ours.
         self._settings = settings.model_copy(update={"token": None})
 
-    async def read(
-        self, task: str, body: bytes, *, fill_in: bool = True, then: Callable[[Any], Any] | None = None
-    ) -> Any:
+    async def read(self, task: str, body: bytes, *, fill_in: bool = True, then: Then | None = None) -> Any:
         """Have `body` read by `task`, which takes a `RequestText`; give what it returns, or what `then` makes of that.
 
-        Without `fill_in` it is read as it stands, whatever was measured of its jobs. `then` may wait, say for the
-        database: it has a thread.
+        Without `fill_in` it is read as it stands, whatever was measured of its jobs.
 
         Raises
         ------
@@ -65,14 +62,18 @@ class RequestReader:
         known = self._measured.ids() if fill_in else frozenset[str]()
         text = RequestText(body=body, settings=self._settings, measured_jobs=known)
         when_known = None if then is None else partial(_unless_lacking, then)
-        while isinstance(
-            found := await self._readers.read(task, text, text.num_bytes, text.wants, when_known), Lacking
-        ):
+        while isinstance(found := await self._read(task, text, when_known), Lacking):
             if found.forecasts is None:
                 text = await run_in_threadpool(self._supplied, text, found)
             else:
                 text = replace(text, forecasts=await self._forecast(found.forecasts))
         return found
+
+    async def _read(self, task: str, text: RequestText, then: Then | None) -> Any:
+        try:
+            return await self._readers.read(task, text, text.num_bytes, text.wants, then)
+        except LackingError as error:
+            return error.lacking
 
     def _supplied(self, text: RequestText, lacking: Lacking) -> RequestText:
         stored = None if lacking.snapshot_id is None else self._snapshots.find_body(lacking.snapshot_id)
@@ -88,5 +89,11 @@ class RequestReader:
         return text.with_found(lacking, stored, {job: self._measured.of(job) for job in lacking.jobs}, calendar)
 
 
-def _unless_lacking(then: Callable[[Any], Any], found: Any) -> Any:
-    return found if isinstance(found, Lacking) else then(found)
+def _unless_lacking(then: Then, read: Callable[[], Any]) -> Awaitable[Any]:
+    def all_of_it() -> Any:
+        found = read()
+        if isinstance(found, Lacking):
+            raise LackingError(found)
+        return found
+
+    return then(all_of_it)

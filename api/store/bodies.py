@@ -5,14 +5,15 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, exists, or_
 
-from api.store.dialects.statements import add_new
+from api.store.dialects.statements import inserting_new
 from api.store.tables import BODIES, CLUSTERS, PLANS, SNAPSHOTS
 from api.store.texts import Body
 
 
 def keep_body(connection: Connection, body: Body) -> None:
     """Insert a text unless it is there."""
-    add_new(connection, BODIES, {"hash": body.hash, "num_bytes": body.num_bytes, "data": body.data})
+    values = {"hash": body.hash, "num_bytes": body.num_bytes, "data": body.data}
+    inserting_new(connection.dialect.name, BODIES).change(connection, values)
 
 
 def body_of(row: Any) -> Body:

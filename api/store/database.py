@@ -1,12 +1,13 @@
 """Plans, comparisons and snapshots. What is final survives a restart, and what is not has an owner."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextvars import Context
 from dataclasses import dataclass, fields
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
 
-from api.common.errors import IdempotencyConflictError
+from api.common.errors import IdempotencyConflictError, StoreError
 from api.schemas.plan import PlanStatus
 from api.store.audit import note_change, note_deletion
 from api.store.bodies import body_of, forget_bodies, keep_body
@@ -31,6 +32,7 @@ from api.store.leases import (
 from api.store.listing import listed
 from api.store.tables import BODIES, COMPARISONS, LEASES, NOTES, PLAN_EVENTS, PLANS, POSTED, SNAPSHOTS
 from api.store.texts import Body, PlanInput
+from stowplan.errors import InputError, StowplanError
 
 _ACTIVE = [status.value for status in PlanStatus if not status.final]
 
@@ -150,13 +152,33 @@ class Store(Database):
             When a key was used with another request.
         """
         with self.writing() as connection:
-            known = [_known_plan(connection, plan) for plan in new]
-            if None in known:
-                admit(known.count(None), others(connection, self, PLANS_LEASES))
-            for plan, id_ in zip(new, known, strict=True):
-                if id_ is None:
-                    self._insert_plan(connection, plan)
-        return [id_ or plan.record.id for plan, id_ in zip(new, known, strict=True)]
+            return self._add_plans(connection, new, admit)
+
+    def add_each(
+        self, groups: Sequence[tuple[Sequence[NewPlan], Context]], admit: Callable[[int, Others], None]
+    ) -> list[list[str] | Exception]:
+        """Do what `add_plans` does for groups of plans, each as asked for in its context, and write all that is not
+        refused at once: to wait for the disk takes as long for one as for many."""
+        found: list[list[str] | Exception] = []
+        try:
+            with self.writing() as connection:
+                for new, context in groups:
+                    try:
+                        found.append(context.run(self._add_plans, connection, new, admit))
+                    except StowplanError as error:
+                        # Nothing of it has been inserted.
+                        found.append(error)
+        except (StoreError, InputError) as error:
+            if len(groups) == 1:
+                return [error]
+            # What one of them holds may be why.
+            return [self.add_each([group], admit)[0] for group in groups]
+        return found
+
+    def finish_plans(self, ends: Sequence[tuple[PlanRecord, str, int | None]]) -> list[bool]:
+        """Do what `finish_plan` does for many, and write them at once."""
+        with self.writing() as connection:
+            return [self._finish_plan(connection, *end) for end in ends]
 
     def finish_plan(self, record: PlanRecord, events: str, epoch: int | None = None) -> bool:
         """Write the final state of a plan; False when this service does not have it (any more).
@@ -167,13 +189,7 @@ class Store(Database):
             Of its lease; None where nobody else can have taken it.
         """
         with self.writing() as connection:
-            if not end_lease(connection, self, record.id, epoch):
-                return False
-            if self.is_shared:
-                # Nobody else tells others what its plans do.
-                _FORGET_EVENTS.change(connection, {"ended": record.id})
-            num_ended = _FINISH.change(connection, {**_values(record), "ended": record.id, "events": events})
-        return num_ended > 0
+            return self._finish_plan(connection, record, events, epoch)
 
     def tell_of_plans(self, news: Sequence[PlanNews]) -> None:
         """Write down what plans have told, of those that this service still has."""
@@ -336,6 +352,25 @@ class Store(Database):
             ids = take_over(connection, self, COMPARISONS.name)
             query = select(COMPARISONS.c.document).where(COMPARISONS.c.id.in_(ids)).order_by(COMPARISONS.c.sequence)
             return list(connection.scalars(query)) if ids else []
+
+    def _add_plans(
+        self, connection: Connection, new: Sequence[NewPlan], admit: Callable[[int, Others], None]
+    ) -> list[str]:
+        known = [_known_plan(connection, plan) for plan in new]
+        if None in known:
+            admit(known.count(None), others(connection, self, PLANS_LEASES))
+        for plan, id_ in zip(new, known, strict=True):
+            if id_ is None:
+                self._insert_plan(connection, plan)
+        return [id_ or plan.record.id for plan, id_ in zip(new, known, strict=True)]
+
+    def _finish_plan(self, connection: Connection, record: PlanRecord, events: str, epoch: int | None) -> bool:
+        if not end_lease(connection, self, record.id, epoch):
+            return False
+        if self.is_shared:
+            # Nobody else tells others what its plans do.
+            _FORGET_EVENTS.change(connection, {"ended": record.id})
+        return _FINISH.change(connection, {**_values(record), "ended": record.id, "events": events}) > 0
 
     def _insert_plan(self, connection: Connection, plan: NewPlan) -> None:
         record = plan.record

@@ -54,7 +54,7 @@ def solve_by_table(problem: MatrixProblem, start: FloatVector | None) -> NativeO
     if blocks is None:
         return None
     cutoff = np.inf if start is None else problem.sense.sign * float(problem.objective @ start)
-    never_relieved = (coupling >= 0).all(axis=1)
+    never_relieved: Mask = np.asarray((coupling >= 0).all(axis=1))
     limits = problem.row_lower[is_coupling], problem.row_upper[is_coupling]
     chosen = _best_choice(blocks, *limits, never_relieved, cutoff)
     # A point that is known may keep rows by a tolerance alone, and be better than all that keep them.

@@ -1,6 +1,6 @@
 """Plans: ask for one, wait for it, look at it, stop it."""
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
@@ -76,8 +76,8 @@ async def create_plan(
     """
     key = checked_key(idempotency_key)
 
-    def submit(asked: ReadPlan) -> str:
-        return services.plans.submit(asked, key, received_s)
+    def submit(read: Callable[[], ReadPlan]) -> Awaitable[str]:
+        return services.plans.submit_read(read, key, received_s)
 
     plan_id = await services.reader.read(READ_PLAN, text, then=submit)
     return await _answer(services, plan_id, wait_s)

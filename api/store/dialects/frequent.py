@@ -17,14 +17,17 @@ _Processor = Callable[[Any], Any] | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Prepared:
-    """A statement of SQLite. `parameters`, in the order of the text: name, what makes the driver's value of it, and the
-    value where none is given."""
+    """A statement of SQLite for values of these names. `parameters`, in the order of the text: name, what makes the
+    driver's value of it, and the value where none is given."""
 
+    names: frozenset[str]
     text: str
     parameters: tuple[tuple[str, _Processor, Any], ...]
 
     def execute(self, connection: Connection, values: Mapping[str, Any]) -> sqlite3.Cursor:
         """Carry it out in the transaction of the connection; DBAPIError when SQLite refuses."""
+        if values.keys() != self.names:
+            raise ValueError(f"{self.text} is for values of {sorted(self.names)}, not {sorted(values)}")
         given = [
             processed(value) if processed is not None and value is not None else value
             for name, processed, default in self.parameters
@@ -38,7 +41,8 @@ class _Prepared:
 
 
 class Frequent:
-    """A statement of SQLAlchemy that is asked for again and again, with the same names of values every time."""
+    """A statement of SQLAlchemy that is asked for again and again, with the same names of values every time, of columns
+    without defaults in Python."""
 
     def __init__(self, statement: Executable) -> None:
         self.statement = statement
@@ -65,7 +69,10 @@ class Frequent:
 def _prepared(statement: Executable, connection: Connection, values: Mapping[str, Any]) -> _Prepared:
     dialect = connection.dialect
     compiled = cast("SQLCompiler", cast("Any", statement).compile(dialect=dialect, column_keys=list(values)))
+    if compiled.insert_prefetch or compiled.update_prefetch:
+        raise ValueError(f"{compiled} has columns whose values are made in Python")
     return _Prepared(
+        names=frozenset(values),
         text=str(compiled),
         parameters=tuple(
             (name, compiled.binds[name].type.dialect_impl(dialect).bind_processor(dialect), compiled.params[name])

@@ -29,15 +29,15 @@ _INSERT: Mapping[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.
 
 def add_new(connection: Connection, table: Table, rows: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> int:
     """Insert those rows that are not there yet; how many these are."""
-    statement = _inserting_new(connection.dialect.name, table)
-    if isinstance(rows, Mapping):
-        return statement.change(connection, rows)
     # Of many rows it is known only where it is asked for.
-    return connection.execute(statement.statement.execution_options(preserve_rowcount=True), rows).rowcount
+    statement = inserting_new(connection.dialect.name, table).statement.execution_options(preserve_rowcount=True)
+    return connection.execute(statement, rows).rowcount
 
 
+# To build it takes as long as to carry it out.
 @cache
-def _inserting_new(dialect: str, table: Table) -> Frequent:
+def inserting_new(dialect: str, table: Table) -> Frequent:
+    """The statement that inserts rows which are not there yet."""
     return Frequent(_INSERT[dialect](table).on_conflict_do_nothing())
 
 

@@ -93,8 +93,9 @@ def _columns(instance: SiaInstance, job_rows: IntVector, used: IntVector, num_of
     # Of every pair: entries of its configuration, all entries, and where they begin.
     num_placed = size[instance.pair_configurations]
     heads = np.concatenate([[0], np.cumsum(num_placed + has_row)])
-    index = np.int32 if max(heads[-1], num_of_jobs + used.size) <= np.iinfo(np.int32).max else np.int64
-    rows, values = np.empty(heads[-1], dtype=index), np.ones(heads[-1])
+    # As SciPy stores them.
+    is_small = max(heads[-1], num_of_jobs + used.size) <= np.iinfo(np.int32).max
+    rows, values = np.empty(heads[-1], dtype=np.int32 if is_small else np.int64), np.ones(heads[-1])
     of_jobs = heads[:-1][has_row]
     rows[of_jobs] = job_rows[has_row]
     within = np.arange(num_placed.sum()) - np.repeat(np.cumsum(num_placed) - num_placed, num_placed)
@@ -103,7 +104,7 @@ def _columns(instance: SiaInstance, job_rows: IntVector, used: IntVector, num_of
     rows[target] = num_of_jobs + row[source]
     values[target] = value[source]
     shape = (num_of_jobs + used.size, job_rows.size)
-    return sparse.csc_array((values, rows, heads.astype(index)), shape=shape)
+    return sparse.csc_array((values, rows, heads.astype(rows.dtype)), shape=shape)
 
 
 def _choosing(instance: SiaInstance) -> IntVector:

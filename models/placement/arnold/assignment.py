@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 from scipy import sparse
-from scipy.sparse.csgraph import maximum_flow
 
 from models.placement.arnold.arrangement import arrange_groups
 from models.placement.arnold.constructive import preference
@@ -41,6 +40,9 @@ def whole_nodes(instance: ArnoldInstance, selected: Mask, used: Mask) -> IntMatr
     ValueError
         When the solution has no integral split, or it got worse: then the solution was not feasible.
     """
+    # It loads SciPy's linear algebra, for what few plans need: solutions that split nodes.
+    from scipy.sparse.csgraph import maximum_flow
+
     groups, minipods = instance.num_groups, instance.num_minipods
     source, sink = groups + minipods, groups + minipods + 1
     i, j = np.nonzero(selected & used)

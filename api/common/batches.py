@@ -1,0 +1,128 @@
+"""One thread for work that ends in a step which takes as long for many as for one, such as a commit.
+
+What comes while it is busy is prepared one after another, and then finished together: nobody waits for more than the
+step that runs and the next one, and threads do not take turns with locks.
+"""
+
+import queue
+import threading
+from asyncio import AbstractEventLoop, Future, get_running_loop
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from contextvars import Context, copy_context
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from api.common.errors import ShuttingDownError
+
+PreparedT = TypeVar("PreparedT")
+DoneT = TypeVar("DoneT")
+# Prepared before the first of them is finished: a few milliseconds of small requests.
+_MOST = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared(Generic[PreparedT]):
+    """What is to be finished, and the context of who asked for it."""
+
+    value: PreparedT
+    context: Context
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked(Generic[PreparedT, DoneT]):
+    prepare: Callable[[], PreparedT]
+    context: Context
+    loop: AbstractEventLoop
+    answer: "Future[DoneT]"
+
+
+class Batches(Generic[PreparedT, DoneT]):
+    """Does what is asked in one thread; `finish` gives what each has led to, an exception for one that failed."""
+
+    def __init__(
+        self, name: str, finish: Callable[[Sequence[Prepared[PreparedT]]], Sequence[DoneT | Exception]]
+    ) -> None:
+        self._finish = finish
+        self._asked: queue.SimpleQueue[_Asked[PreparedT, DoneT] | None] = queue.SimpleQueue()
+        self._is_closed = False
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    async def do(self, prepare: Callable[[], PreparedT]) -> DoneT:
+        """Prepare and finish something; raises what either does.
+
+        Raises
+        ------
+        ShuttingDownError
+            When it is closed.
+        """
+        if self._is_closed:
+            raise ShuttingDownError("the service stops; ask again when it is back")
+        loop = get_running_loop()
+        answer: Future[DoneT] = loop.create_future()
+        self._asked.put(_Asked(prepare=prepare, context=copy_context(), loop=loop, answer=answer))
+        return await answer
+
+    def close(self) -> None:
+        """Do what has been asked for, and nothing more."""
+        self._is_closed = True
+        self._asked.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        while (batch := self._next()) is not None:
+            self._do(batch)
+
+    def _next(self) -> "list[_Asked[PreparedT, DoneT]] | None":
+        first = self._asked.get()
+        if first is None:
+            return None
+        batch = [first]
+        while len(batch) < _MOST:
+            try:
+                asked = self._asked.get_nowait()
+            except queue.Empty:
+                break
+            if asked is None:
+                self._asked.put(None)
+                break
+            batch.append(asked)
+        return batch
+
+    def _do(self, batch: "Sequence[_Asked[PreparedT, DoneT]]") -> None:
+        asked: list[_Asked[PreparedT, DoneT]] = []
+        ready: list[Prepared[PreparedT]] = []
+        for each in batch:
+            try:
+                ready.append(Prepared(value=each.context.run(each.prepare), context=each.context))
+                asked.append(each)
+            except Exception as error:  # noqa: BLE001 - whoever asked gets it
+                _tell([each], [error])
+        if not ready:
+            return
+        done: Sequence[DoneT | Exception]
+        try:
+            done = self._finish(ready)
+        except Exception as error:  # noqa: BLE001 - the same
+            done = [error] * len(ready)
+        _tell(asked, done)
+
+
+def _tell(asked: Sequence[_Asked[PreparedT, DoneT]], done: Sequence[DoneT | Exception]) -> None:
+    """Answer; each loop is woken once."""
+    for loop in dict.fromkeys(each.loop for each in asked):
+        answers = [(each.answer, of) for each, of in zip(asked, done, strict=True) if each.loop is loop]
+        # One that has ended has nobody who waits.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(_answer, answers)
+
+
+def _answer(answers: "Sequence[tuple[Future[DoneT], DoneT | Exception]]") -> None:
+    for answer, done in answers:
+        if answer.done():
+            continue
+        if isinstance(done, Exception):
+            answer.set_exception(done)
+        else:
+            answer.set_result(done)
