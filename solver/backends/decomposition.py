@@ -7,7 +7,8 @@
    or the core holds everything that can still matter.
 
 How much of a problem is searched is thus found for each: what is left once bound and point are known. A problem of
-another shape goes to HiGHS whole, and so does a small one of which nearly all is left and nothing was merged.
+another shape goes to HiGHS whole, and so does a small one of which nearly all is left and nothing was merged. Of few
+columns all that can matter is written down where that is little (`decomposition.table`); else HiGHS has them, too.
 """
 
 import itertools
@@ -24,6 +25,7 @@ from solver.decomposition.dual import DualPoint, ReducedCosts, best_choice, dual
 from solver.decomposition.relaxation import solve_relaxation
 from solver.decomposition.rounding import round_choice
 from solver.decomposition.structure import ChoiceProblem, find_structure
+from solver.decomposition.table import solve_by_table
 from solver.feasibility import violations
 from solver.monitor import Progress, SolveMonitor
 from solver.options import SolveOptions
@@ -71,12 +73,35 @@ class DecompositionBackend:
 
     def solve(self, problem: MatrixProblem, options: SolveOptions, monitor: SolveMonitor) -> SolveResult:
         """Solve `problem`; see the protocol. The result names HiGHS where it solved the problem whole."""
-        structure = find_structure(problem) if problem.num_columns > _FEW_COLUMNS else None
+        if problem.num_columns <= _FEW_COLUMNS:
+            return self._solved_by_table(problem, options, monitor) or self._highs.solve(problem, options, monitor)
+        structure = find_structure(problem)
         if structure is None or _is_hardly_smaller(structure):
             return self._highs.solve(problem, options, monitor)
         search = _Search(self._highs, problem, structure, options, monitor)
         result = conclude(self, problem, search.run(), search.statistics())
         return replace(result, prices=search.prices())
+
+    def _solved_by_table(
+        self, problem: MatrixProblem, options: SolveOptions, monitor: SolveMonitor
+    ) -> SolveResult | None:
+        """The result where the problem is so small that no search is needed."""
+        feed, cpu_s = ProgressFeed(monitor=monitor), time.process_time()
+        start = options.warm_start
+        is_known = start is not None and not violations(problem, start)
+        outcome = solve_by_table(problem, start if is_known else None)
+        if outcome is None:
+            return None
+        if outcome.point is not None:
+            feed.incumbent(outcome.point, problem.value(outcome.point), outcome.bound, 0)
+        statistics = SolveStatistics(
+            load_s=0.0,
+            solve_s=feed.elapsed_s(),
+            solve_cpu_s=time.process_time() - cpu_s,
+            first_incumbent_s=feed.first_incumbent_s,
+            num_nodes=0,
+        )
+        return conclude(self, problem, outcome, statistics)
 
 
 def _is_hardly_smaller(structure: ChoiceProblem) -> bool:

@@ -83,7 +83,9 @@ def test_other_problems_go_to_highs_whole() -> None:
 
 def test_auto_takes_what_has_the_structure() -> None:
     assert solve(WHOLE, replace(EXACT, solver="auto", relative_gap=1e-3)).solver == "decomposition"
-    assert solve(choice_problem(0), replace(EXACT, solver="auto")).solver == "highs", "few columns"
+    assert solve(choice_problem(0), replace(EXACT, solver="auto")).solver == "decomposition", "few columns, few states"
+    few = choice_problem(0, num_blocks=30, num_options=6)
+    assert solve(few, replace(EXACT, solver="auto")).solver == "highs", "few columns, many states"
     assert (
         solve(problem([[2, 3, 4]], [-INF], [7], [-3, -4, -6], upper=3), replace(EXACT, solver="auto")).solver == "highs"
     )
