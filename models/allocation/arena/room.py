@@ -46,8 +46,7 @@ class _Site:
 
     kinds: int64 (k,), ascending, the changes that free something there; sources: the configurations that they leave.
     fixed: int64 (f,), the rows in which none of them frees anything. changes: those that can be made, None where they
-    are to be looked up anew. version: grows when they change. standing: slack and version at which `best` holds: the
-    most that a change that may come to fit saves per GPU, and alone.
+    are to be looked up anew. version: grows when they change.
     """
 
     rows: IntVector
@@ -57,8 +56,6 @@ class _Site:
     fixed: IntVector
     changes: _Changes | None = None
     version: int = 0
-    standing: tuple[bytes, int] | None = None
-    best: tuple[float, float] = (-np.inf, 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -77,20 +74,27 @@ class Room:
     """
 
     def __init__(self, assignment: Assignment, depth: int) -> None:
-        """`depth`: most changes of a search, for which so many of the next best of each kind are kept."""
+        """`depth`: most changes of a search, for which so many of the best of each kind are kept."""
         self._assignment = assignment
         self._size = assignment.offered.size
         self._number = {c: k for k, c in enumerate(assignment.offered.tolist())}
         demand = assignment.demand[:, assignment.offered]
         before, self._after = np.divmod(np.arange(self._size**2), max(1, self._size))
         self._freed: IntMatrix = demand[:, before] - demand[:, self._after]
-        self._gains: FloatMatrix = np.full((self._size**2, depth + 1), -np.inf)
-        self._jobs: IntMatrix = np.full((self._size**2, depth + 1), _NOBODY)
+        # The moves of a search before its last one are left out of the best of each kind.
+        num_best = max(1, depth)
+        self._gains: FloatMatrix = np.full((self._size**2, num_best), -np.inf)
+        self._jobs: IntMatrix = np.full((self._size**2, num_best), _NOBODY)
         self._savings: FloatVector = np.full(self._size**2, -np.inf)
         self._stale = set(range(self._size))
         self._worst = assignment.two_largest()
-        self._sites: dict[bytes, _Site] = {}
-        self._site_of: dict[int, _Site] = {}
+        rows = [np.flatnonzero(column).tobytes() for column in demand.T]
+        different = list(dict.fromkeys(rows))
+        self._sites = [self._site(np.frombuffer(key, dtype=np.int64)) for key in different]
+        self._site_of: IntVector = np.full(assignment.demand.shape[1], -1)
+        self._site_of[assignment.offered] = [different.index(key) for key in rows]
+        self._bounds: FloatMatrix = np.zeros((len(different), 2))
+        self._bounded: list[tuple[bytes, int] | None] = [None] * len(different)
         self._found: dict[int, _Found] = {}
 
     def moved(self, concerned: Iterable[int]) -> None:
@@ -120,17 +124,19 @@ class Room:
         """
         self._refresh()
         assignment, slack = self._assignment, self._assignment.slack
-        lacking = np.maximum(assignment.demand[:, blocks] - slack[:, None], 0)
-        short = assignment.units @ lacking
+        short = assignment.units @ np.maximum(assignment.demand[:, blocks] - slack[:, None], 0)
+        where = self._site_of[blocks]
         now = slack.tobytes()
-        rate, largest = np.array([self._best_of(self._site(c), now) for c in blocks.tolist()]).reshape(-1, 2).T
+        for k in set(where.tolist()):
+            self._bound(k, now)
+        rate, largest = self._bounds[where].T
         saved = np.where(rate < 0.0, rate * np.maximum(short, 1), depth * largest)
         return np.where(short > 0, saved, 0.0)
 
     def ways(self, c: int, depth: int, must_stop: Callable[[], bool]) -> Sequence[Way]:
         """Ways to make room for configuration `c` by at most `depth` changes; they do not depend on who wants it."""
         self._refresh()
-        site = self._site(c)
+        site = self._sites[self._site_of[c]]
         standing = (self._assignment.slack.tobytes(), site.version, depth)
         found = self._found.get(c)
         if found is None or found.standing != standing:
@@ -141,7 +147,7 @@ class Room:
     def ways_for(self, mover: int, c: int, depth: int, must_stop: Callable[[], bool]) -> Sequence[Way]:
         """The same for a launched job that leaves its own block for it."""
         self._refresh()
-        return self._search(c, self._site(c), depth, mover, must_stop)
+        return self._search(c, self._sites[self._site_of[c]], depth, mover, must_stop)
 
     def _search(
         self, c: int, site: _Site, depth: int, mover: int | None, must_stop: Callable[[], bool]
@@ -220,21 +226,15 @@ class Room:
         sources = assignment.offered[kinds // max(1, self._size)]
         return {*chosen[seen].tolist(), *sources.tolist()} - {_NOBODY}
 
-    def _site(self, c: int) -> _Site:
-        if c not in self._site_of:
-            rows = self._assignment.demand[:, c].nonzero()[0]
-            key = rows.tobytes()
-            if key not in self._sites:
-                kinds = np.flatnonzero((self._freed[rows] > 0).any(axis=0))
-                self._sites[key] = _Site(
-                    rows=rows,
-                    units=self._assignment.units[rows],
-                    kinds=kinds,
-                    sources=frozenset((kinds // self._size).tolist()),
-                    fixed=np.flatnonzero((self._freed[:, kinds] <= 0).all(axis=1)),
-                )
-            self._site_of[c] = self._sites[key]
-        return self._site_of[c]
+    def _site(self, rows: IntVector) -> _Site:
+        kinds = np.flatnonzero((self._freed[rows] > 0).any(axis=0))
+        return _Site(
+            rows=rows,
+            units=self._assignment.units[rows],
+            kinds=kinds,
+            sources=frozenset((kinds // self._size).tolist()),
+            fixed=np.flatnonzero((self._freed[:, kinds] <= 0).all(axis=1)),
+        )
 
     def _changes(self, site: _Site) -> _Changes:
         """Those of a site that can be made as things stand."""
@@ -254,15 +254,16 @@ class Room:
             )
         return site.changes
 
-    def _best_of(self, site: _Site, slack: bytes) -> tuple[float, float]:
-        """See `_Site.best`. In the rows that no change of the site frees, what does not fit now never will."""
-        standing = (slack, site.version)
-        if site.standing != standing:
-            changes = self._changes(site)
-            fits = _fitting(changes.fixed, self._assignment.slack[site.fixed])
-            largest = float(changes.savings.max(initial=0.0, where=fits))
-            site.standing, site.best = standing, (float(changes.rates.max(initial=-np.inf, where=fits)), largest)
-        return site.best
+    def _bound(self, k: int, slack: bytes) -> None:
+        """Look up the most that a change saves per GPU that it can free at site k, and alone, of those that may come to
+        fit: in the rows that no change of the site frees, what does not fit now never will."""
+        site = self._sites[k]
+        if self._bounded[k] == (slack, site.version):
+            return
+        changes = self._changes(site)
+        fits = _fitting(changes.fixed, self._assignment.slack[site.fixed])
+        self._bounds[k] = changes.rates.max(initial=-np.inf, where=fits), changes.savings.max(initial=0.0, where=fits)
+        self._bounded[k] = (slack, site.version)
 
     def _target(self, kind: int) -> int:
         """The configuration that a kind of change ends with."""
@@ -280,7 +281,7 @@ class Room:
                 self._gains[own], self._jobs[own], self._savings[own] = gains, jobs, savings
                 changed.add(before)
         self._stale.clear()
-        for site in self._sites.values() if changed else ():
+        for site in self._sites if changed else ():
             if not changed.isdisjoint(site.sources):
                 site.changes = None
                 site.version += 1
