@@ -15,7 +15,10 @@ allowed options o of job i (its pairs, and to wait), their costs c_io, and what 
 
 in which the minima of all T are read off the options of each job in the order of their costs. So few T are solved: the
 one with the least bound, until the best plan is within the gap of it. What is below the least T at which every job has
-an option is never asked.
+an option is never asked. Where a T has no plan, prices that prove it do so for all T up to where the cheapest options
+take no more than there is,
+
+    sum_i min_(o: c_io <= T) u a_o <= u b
 """
 
 import time
@@ -28,7 +31,7 @@ from models.allocation.arena.assembly import baseline, choosing
 from models.allocation.arena.instance import ArenaInstance
 from models.wording import counted
 from solver.decomposition.structure import find_structure
-from solver.feasibility import violations
+from solver.feasibility import FEASIBILITY_TOLERANCE, violations
 from solver.monitor import Progress, SolveMonitor
 from solver.options import SolveOptions
 from solver.problem import MatrixProblem
@@ -96,12 +99,14 @@ class ThetaSearch:
         self._price(np.zeros(self._num_rows))
         if self._options.warm_start is not None:
             self._offer(self._options.warm_start[:-1])
-        refuted, known, where = False, self._thetas.size, 0
+        is_blind, known, where = False, self._thetas.size, 0
         for _ in range(_MOST_SOLVED):
             problem, result = self._solved(where)
             if result.termination is TerminationReason.INFEASIBLE:
-                refuted = True
                 self._bounds[: where + 1] = np.inf
+                if result.prices is not None:
+                    self._refute(np.maximum(result.prices, 0.0))
+                is_blind |= int(self._bounds.argmin()) == where + 1
             else:
                 self._learn(where, problem, result)
                 known = min(known, where)
@@ -110,8 +115,8 @@ class ThetaSearch:
                 return self._ended(result)
             if result.termination not in _ANSWERS:
                 return None
-            if refuted and where < known:
-                # Between a theta without a plan and one with: prices say little of where plans begin.
+            if is_blind and where < known:
+                # Between a theta without a plan and one with: prices did not say where plans begin.
                 where = (where + known) // 2
         return None
 
@@ -138,9 +143,14 @@ class ThetaSearch:
 
     def _least_shares(self, prices: FloatVector) -> FloatVector:
         """What plans under each theta (k,) cost at least beside it, by prices (rows,) of the program of one T."""
+        return self._problem.offset + self._least(self._choices.shares, prices)
+
+    def _least(self, shares: FloatMatrix, prices: FloatVector) -> FloatVector:
+        """Under each theta (k,) the least that options with `shares` (J', K) cost at prices (rows,), beyond what the
+        rows are worth at them."""
         choices = self._choices
         charged = np.append(self._rows.T @ prices, 0.0)[choices.columns]
-        best = np.minimum.accumulate(choices.shares + charged, axis=1)
+        best = np.minimum.accumulate(shares + charged, axis=1)
         falls = np.diff(best, axis=1, prepend=0.0)
         falls[:, 0] = best[:, 0]
         there = np.isfinite(choices.costs)
@@ -151,7 +161,7 @@ class ThetaSearch:
         priced = prices > 0
         paid = float(limits[priced] @ prices[priced])
         size = np.abs(best[:, 0]).sum() + paid
-        return np.asarray(self._problem.offset + sums - paid - _ROUNDING * size)
+        return np.asarray(sums - paid - _ROUNDING * size)
 
     def _solved(self, where: int) -> tuple[MatrixProblem, SolveResult]:
         """The program of one T, over the pairs `_kept`, and its result."""
@@ -213,6 +223,14 @@ class ThetaSearch:
     def _price(self, prices: FloatVector) -> None:
         """Take in what prices (rows,) say of every theta."""
         self._bounds = np.maximum(self._bounds, self._thetas + self._least_shares(prices))
+
+    def _refute(self, prices: FloatVector) -> None:
+        """Leave out every theta at which what has to run takes more than there is, by prices (rows,), and by more than
+        the tolerance of points."""
+        shares = np.where(np.isfinite(self._choices.costs), 0.0, np.inf)
+        limits = self._problem.row_upper[: self._num_rows]
+        beyond = FEASIBILITY_TOLERANCE * float(np.maximum(np.abs(limits), 1.0) @ prices)
+        self._bounds[self._least(shares, prices) > beyond] = np.inf
 
     def _relaxed(self, problem: MatrixProblem) -> FloatVector | None:
         """Prices (rows,) of the relaxation of the program of one T, where the solver had none."""
