@@ -107,6 +107,21 @@ def test_the_gap_that_was_asked_for_is_proved(optimum: tuple[SolveResult, list[P
     assert result.bound <= exact.objective + 1e-9
 
 
+def _refused(*_: object, **__: object) -> SolveResult:
+    raise AssertionError("HiGHS was asked")
+
+
+@pytest.mark.usefixtures("_always_price")
+def test_prices_prove_that_there_is_no_solution(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All 150 blocks must choose, and what there is suffices for few of them."""
+    whole = choice_problem(3, num_blocks=150, num_resources=3, tightness=0.1, required_share=1.0)
+    assert solve(whole, replace(EXACT, solver="highs")).termination is TerminationReason.INFEASIBLE
+    monkeypatch.setattr(HighsBackend, "solve", _refused)
+    result = solve(whole, EXACT)
+    assert (result.termination, result.bound) == (TerminationReason.INFEASIBLE, None)
+    assert result.prices is not None
+
+
 def test_no_incumbent_in_time_is_no_answer() -> None:
     split = market_split()
     result = solve(split, replace(EXACT, time_limit_s=0.3))
