@@ -1,7 +1,8 @@
 """Decomposition: blocks that choose, a few rows that couple; exact, with HiGHS for what stays open.
 
 1. find blocks and coupling rows, merge equal blocks (`decomposition.structure`);
-2. maximise the Lagrangian dual in the few multipliers (`decomposition.dual`): a bound for the whole problem;
+2. maximise the Lagrangian dual in the few multipliers (`decomposition.dual`): a bound for the whole problem, or the
+   proof that it has no solution;
 3. round its choice probabilities to a point (`decomposition.rounding`); with many blocks that closes most gaps;
 4. solve the core that small reduced costs leave open (`decomposition.core`) as a MIP; widen until the gap is closed
    or the core holds everything that can still matter.
@@ -132,6 +133,7 @@ class _Search:
         self._num_cores = 0
         self._core_size = 0
         self._bound = -np.inf
+        self._is_refuted = False
         self._value = np.inf
         self._point: FloatVector | None = None
         self._counts: IntVector | None = None
@@ -153,6 +155,8 @@ class _Search:
                 return self._outcome(TerminationReason.OPTIMAL)
         if self._gap_is_closed():
             return self._outcome(TerminationReason.OPTIMAL)
+        if self._is_refuted:
+            return self._outcome(TerminationReason.INFEASIBLE)
         return self._outcome(Limit.INTERRUPTED if self._monitor.canceled.is_set() else Limit.TIME)
 
     def statistics(self) -> SolveStatistics:
@@ -250,6 +254,7 @@ class _Search:
         self._multipliers = dual.multipliers
         reduced = reduced_costs(structure, dual.multipliers)
         self._bound = max(self._bound, reduced.bound)
+        self._is_refuted = self._point is None and structure.refutes(dual.multipliers, reduced.bound)
         if not self._is_done():
             counts = round_choice(structure, dual.multipliers, reduced, dual.fraction, self._is_enough, self._must_stop)
             if counts is not None:
@@ -293,12 +298,13 @@ class _Search:
         return is_small and is_unmerged and core.columns.size > _SMALLER * self._problem.num_columns
 
     def _solve_whole(self) -> TerminationReason | Limit:
-        """Solve the problem as it was given, by the way that HiGHS goes by itself."""
+        """Solve the problem as it was given, by the way that HiGHS goes by itself, from the best point that is known."""
         self._num_cores += 1
         self._core_size = self._structure.cost.size
         left_s = max(_LEAST_TIME_S, self._options.time_limit_s - self._feed.elapsed_s())
         inner = SolveMonitor(on_progress=self._watch_whole, canceled=self._monitor.canceled)
-        result = self._highs.solve(self._problem, replace(self._options, time_limit_s=left_s), inner)
+        start = self._options.warm_start if self._point is None else self._point
+        result = self._highs.solve(self._problem, replace(self._options, time_limit_s=left_s, warm_start=start), inner)
         self._num_nodes += result.statistics.num_nodes or 0
         if result.incumbent is not None:
             self._offer(result.incumbent)
@@ -365,4 +371,4 @@ class _Search:
         return self._monitor.canceled.is_set() or self._feed.elapsed_s() > self._options.time_limit_s
 
     def _is_done(self) -> bool:
-        return self._gap_is_closed() or self._must_stop()
+        return self._is_refuted or self._gap_is_closed() or self._must_stop()
