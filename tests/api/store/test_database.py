@@ -4,19 +4,22 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from contextlib import closing
+from contextvars import copy_context
 from dataclasses import replace
 from pathlib import Path
 from random import Random
 
 import pytest
-from sqlalchemy import select, text
+from sqlalchemy import insert, select, text
 
 from api.common.errors import IdempotencyConflictError, StoreError
 from api.schemas.plan import PlanStatus
 from api.store.database import NewPlan, PlanRecord, SnapshotRecord, Store
-from api.store.leases import Leases
-from api.store.tables import BODIES
+from api.store.dialects.frequent import Frequent
+from api.store.leases import Leases, Others
+from api.store.tables import BODIES, RUNS
 from api.store.texts import Body, PlanInput
+from solver.pool import QueueFullError
 
 PAGE = 4096
 RECORD = PlanRecord(
@@ -264,3 +267,60 @@ def test_a_path_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
         Store(tmp_path / "missing" / "plans.sqlite")
     with pytest.raises(StoreError, match="cannot be written"):
         Store(tmp_path)
+
+
+def test_plans_that_come_together_are_admitted_refused_and_known_each_by_itself(location: Path | str | None) -> None:
+    def group(id_: str, key: str | None, posted: str | None = None) -> list[NewPlan]:
+        return [NewPlan(record=replace(RECORD, id=id_, idempotency_key=key), asked=ASKED, posted_hash=posted)]
+
+    def three(num_new: int, others: Others) -> None:
+        if others.active.total() + num_new > 3:
+            raise QueueFullError("full")
+
+    asked = (
+        group("plan-1", "a"),
+        group("plan-2", None),
+        group("plan-3", "a"),
+        group("plan-4", "a", "another"),
+        group("plan-5", None),
+        group("plan-6", None),
+    )
+    with closing(Store(location)) as store:
+        found = store.add_each([(new, copy_context()) for new in asked], three)
+        assert found[:3] == [["plan-1"], ["plan-2"], ["plan-1"]]
+        assert isinstance(found[3], IdempotencyConflictError)
+        assert found[4] == ["plan-5"]
+        assert isinstance(found[5], QueueFullError)
+        assert [store.plan(f"plan-{k}") is not None for k in range(1, 7)] == [True, True, False, False, True, False]
+        failed = replace(RECORD, status=PlanStatus.FAILED, idempotency_key=None)
+        ends = [(replace(failed, id=id_), "[]", 1) for id_ in ("plan-1", "plan-3", "plan-2")]
+        assert store.finish_plans(ends) == [True, False, True]
+        assert store.finish_plans(ends) == [False, False, False]
+        statuses = {record.id: record.status for record in store.plans(9, None, [])}
+        assert statuses == {
+            "plan-1": PlanStatus.FAILED,
+            "plan-2": PlanStatus.FAILED,
+            "plan-5": PlanStatus.QUEUED,
+        }
+
+
+def test_a_plan_that_the_database_does_not_take_keeps_none_from_being_stored(location: Path | str | None) -> None:
+    odd = replace(RECORD, id="plan-2", idempotency_key=None, version=None)  # type: ignore[arg-type]
+    good = [replace(RECORD, id=id_, idempotency_key=None) for id_ in ("plan-1", "plan-3")]
+    asked = [[NewPlan(record=record, asked=ASKED)] for record in (good[0], odd, good[1])]
+    with closing(Store(location)) as store:
+        first, refused, last = store.add_each([(new, copy_context()) for new in asked], lambda *_: None)
+        assert (first, last) == (["plan-1"], ["plan-3"])
+        assert isinstance(refused, StoreError)
+        assert {record.id for record in store.plans(9, None, [])} == {"plan-1", "plan-3"}
+
+
+def test_a_frequent_statement_is_for_the_same_values_every_time() -> None:
+    statement = Frequent(insert(BODIES))
+    values = {"hash": "a", "num_bytes": 1, "data": b"a"}
+    with closing(Store(None)) as store, store.writing() as connection:
+        assert statement.change(connection, values) == 1
+        with pytest.raises(ValueError, match="is for values of"):
+            statement.change(connection, {"hash": "b", "num_bytes": 1})
+        with pytest.raises(ValueError, match="made in Python"):
+            Frequent(insert(RUNS)).change(connection, {"job_id": "a", "launch": 1})
