@@ -64,7 +64,8 @@ def solve_by_table(problem: MatrixProblem, start: FloatVector | None) -> NativeO
         return NativeOutcome(ending=TerminationReason.INFEASIBLE, message="no choice keeps all rows")
     point = np.zeros(problem.num_columns)
     point[chosen[chosen >= 0]] = 1.0
-    return NativeOutcome(ending=TerminationReason.OPTIMAL, point=point, bound=problem.value(point))
+    message = f"{len(blocks)} blocks, {len(coupling)} coupling rows; all choices that can matter are known"
+    return NativeOutcome(ending=TerminationReason.OPTIMAL, point=point, bound=problem.value(point), message=message)
 
 
 def _dense(problem: MatrixProblem) -> FloatMatrix:
