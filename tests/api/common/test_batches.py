@@ -67,7 +67,7 @@ def test_what_cannot_be_prepared_is_its_own_fault_and_what_cannot_be_finished_th
         raise KeyError("nothing")
 
     async def main() -> list[int | BaseException]:
-        return await asyncio.gather(batches.do(wrong), batches.do(lambda: 4), return_exceptions=True)
+        return list(await asyncio.gather(batches.do(wrong), batches.do(lambda: 4), return_exceptions=True))
 
     mistake, good = asyncio.run(main())
     assert isinstance(mistake, KeyError)

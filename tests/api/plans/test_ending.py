@@ -1,0 +1,67 @@
+"""Ends of plans that come at the same time: written at once, or one by one where the database takes them only so."""
+
+import threading
+from contextlib import closing
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+
+from api.common.errors import StoreError
+from api.common.events import EventLog
+from api.common.metrics import Metrics
+from api.plans.ending import Endings
+from api.plans.run import RunningPlan
+from api.plans.termination import Termination
+from api.plans.traces import NoTraces
+from api.schemas.plan import FailureDoc, PlanStatus
+from api.store.database import Store
+from solver.pool import WorkerPool
+from tests.api.store.test_database import ASKED, RECORD
+
+TIMINGS = '{"accept_ms":1.0,"queue_ms":null,"phases_ms":{},"cpu_ms":null,"first_incumbent_ms":null,"total_ms":null}'
+FAILED = Termination(status=PlanStatus.FAILED, failure=FailureDoc(code="internal_error", detail="no"))
+
+
+class Ended:
+    """What ends of a plan are made of."""
+
+    def __init__(self, number: int) -> None:
+        self.record = replace(RECORD, id=f"plan-{number}", idempotency_key=None, timings=TIMINGS)
+        self.events, self.notes, self.queued_s, self.epoch, self.asked = EventLog(), (), 0.0, 1, None
+        self.num_asked = 0
+
+    def decide(self) -> bool:
+        self.num_asked += 1
+        return self.num_asked == 1
+
+
+@pytest.mark.parametrize("takes_many", [True, False])
+def test_ends_that_come_together_are_all_stored_and_told(*, takes_many: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    together: list[int] = []
+    opened = threading.Event()
+
+    def finish_plans(ends: Any) -> list[bool]:
+        together.append(len(ends))
+        if not takes_many:
+            raise StoreError("not all at once")
+        return finish(ends)
+
+    with closing(Store(None)) as store:
+        finish = store.finish_plans
+        monkeypatch.setattr(store, "finish_plans", finish_plans)
+        plans = [Ended(k) for k in range(4)]
+        for plan in plans:
+            store.add_plan(plan.record, ASKED)
+        running = cast("dict[str, RunningPlan]", {plan.record.id: plan for plan in plans})
+        endings = Endings(store, Metrics(WorkerPool(1, 0)), NoTraces(), running, lambda *_: None)
+        endings._thread.submit(opened.wait)
+        for plan in (*plans, plans[0]):
+            endings.end(cast("RunningPlan", plan), FAILED)
+        opened.set()
+        endings.close()
+        assert together == [4]
+        assert not running
+        assert all(plan.events.closed for plan in plans)
+        stored = [store.plan(plan.record.id) for plan in plans]
+        assert [record and record.status for record in stored] == [PlanStatus.FAILED] * 4
