@@ -4,15 +4,13 @@ import json
 import logging
 import threading
 import time
-import uuid
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 
 from starlette.concurrency import run_in_threadpool
 
-from api.common.asking import caller_now
 from api.common.batches import Batches, Prepared
 from api.common.errors import (
     NotFoundError,
@@ -29,30 +27,20 @@ from api.plans.present import plan_document, plan_list
 from api.plans.reading import READ_PLAN, ReadPlan
 from api.plans.run import RunningPlan
 from api.plans.sharing import Sharing
+from api.plans.submission import Submission, new_plan, new_record
 from api.plans.termination import Termination
 from api.plans.traces import NoTraces, PlanTraces
 from api.reading.requests import RequestReader
-from api.schemas.plan import PlanDoc, PlanList, PlanStatus, TimingsDoc
+from api.schemas.plan import PlanDoc, PlanList, PlanStatus
 from api.store.admission import refuse_too_many
-from api.store.database import LeftBehind, NewPlan, PlanRecord, Store
+from api.store.database import LeftBehind, PlanRecord, Store
 from api.store.leases import Leases, Others
 from solver.pool import WorkerPool
-from stowplan import __version__
 from stowplan.errors import Issue, StowplanError
-from stowplan.records import to_json
 
-_MS_PER_S = 1e3
 _POLL_S = 0.02
 _ACTIVE = [status for status in PlanStatus if not status.final]
 _logger = logging.getLogger("stowplan.api.plans.service")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Submission:
-    """A plan that was read, and what is to be stored of it."""
-
-    asked: ReadPlan
-    new: NewPlan
 
 
 class Plans:
@@ -78,7 +66,7 @@ class Plans:
         self._store = store
         self._pool = pool
         self._admission = threading.Lock()
-        self._submitting: Batches[_Submission, str] = Batches("submit", self._submit_together)
+        self._submitting: Batches[Submission, str] = Batches("submit", self._submit_together)
         self._running: dict[str, RunningPlan] = {}
         # Plans whose admission is being written, or that are read before they go on.
         self._coming: set[str] = set()
@@ -116,16 +104,16 @@ class Plans:
         Raises what `read` does, too.
         """
 
-        def prepare() -> _Submission:
+        def prepare() -> Submission:
             asked = read()
-            record = _new_record(asked, idempotency_key)
-            return _Submission(asked=asked, new=self._new(asked, record, received_s))
+            record = new_record(asked, idempotency_key)
+            return Submission(asked=asked, new=new_plan(asked, record, received_s))
 
         return await self._submitting.do(prepare)
 
     def submit_all(self, asked: Sequence[tuple[ReadPlan, str | None]], received_s: float) -> list[str]:
         """Store and queue plans, each with its key, all or none; returns their ids. Raises what `submit` does."""
-        records = [_new_record(plan, key) for plan, key in asked]
+        records = [new_record(plan, key) for plan, key in asked]
         ids = {record.id for record in records}
         with self._admission:
             self._coming |= ids
@@ -299,7 +287,7 @@ class Plans:
     def _submit_all(
         self, asked: Sequence[tuple[ReadPlan, str | None]], records: Sequence[PlanRecord], received_s: float
     ) -> list[str]:
-        new = [self._new(plan, record, received_s) for (plan, _), record in zip(asked, records, strict=True)]
+        new = [new_plan(plan, record, received_s) for (plan, _), record in zip(asked, records, strict=True)]
         # Stored, then queued: a plan that is answered for is never lost.
         ids = self._store.add_plans(new, self._refuse)
         for plan, (read, _), id_ in zip(new, asked, ids, strict=True):
@@ -307,7 +295,7 @@ class Plans:
                 self._begin(plan.record, read)
         return ids
 
-    def _submit_together(self, submissions: Sequence[Prepared[_Submission]]) -> list[str | Exception]:
+    def _submit_together(self, submissions: Sequence[Prepared[Submission]]) -> list[str | Exception]:
         """The same for plans that have nothing to do with one another; an exception of one is its own."""
         groups = [([each.value.new], each.context) for each in submissions]
         ids = {each.value.new.record.id for each in submissions}
@@ -319,7 +307,7 @@ class Plans:
             finally:
                 self._coming -= ids
 
-    def _begun(self, submission: Prepared[_Submission], found: Sequence[str] | Exception) -> str | Exception:
+    def _begun(self, submission: Prepared[Submission], found: Sequence[str] | Exception) -> str | Exception:
         """Queue a plan that is stored, unless it was known; gives its id."""
         if isinstance(found, Exception):
             return found
@@ -330,17 +318,6 @@ class Plans:
             except Exception as error:  # noqa: BLE001 - whoever asked gets it
                 return error
         return id_
-
-    def _new(self, plan: ReadPlan, record: PlanRecord, received_s: float) -> NewPlan:
-        return NewPlan(
-            record=replace(record, timings=_accepted(received_s)),
-            asked=plan.input,
-            posted_hash=plan.posted_hash,
-            # What is stored has nothing to fill in: who goes on with it could not say these again.
-            notes=to_json(plan.filled_in) if plan.filled_in else None,
-            client=caller_now().client,
-            due_s=record.queued_at_s + plan.request.options.time_limit_s,
-        )
 
     def _refuse(self, num_new: int, others: Others) -> None:
         if self._stopping:
@@ -415,28 +392,6 @@ class Plans:
         """The plan as it stands now; the store knows only how it began and how it ended."""
         running = self._running.get(record.id)
         return record if running is None else replace(running.record, sequence=record.sequence)
-
-
-def _accepted(received_s: float) -> str:
-    accept_ms = (time.perf_counter() - received_s) * _MS_PER_S
-    timings = TimingsDoc(
-        accept_ms=accept_ms, queue_ms=None, phases_ms={}, cpu_ms=None, first_incumbent_ms=None, total_ms=None
-    )
-    return timings.model_dump_json()
-
-
-def _new_record(asked: ReadPlan, idempotency_key: str | None) -> PlanRecord:
-    return PlanRecord(
-        id=f"plan-{uuid.uuid4().hex}",
-        policy=asked.policy,
-        status=PlanStatus.QUEUED,
-        queued_at_s=time.time(),
-        version=__version__,
-        input_hash=asked.input_hash,
-        options=asked.options.model_dump_json(),
-        timings="",
-        idempotency_key=idempotency_key,
-    )
 
 
 def _no_plan(plan_id: str) -> NotFoundError:
