@@ -11,6 +11,7 @@ from models.allocation.horizon.outlook import Outlook, Planned, Shape
 from models.allocation.horizon.parameters import HorizonObjective
 from models.allocation.horizon.unplaced import with_outlook
 from models.allocation.sia.extraction import extract_plan as extract_sia
+from models.placement.units import Homes
 from models.plan import Plan, ScoreTerm
 from stowplan.arrays import FloatVector, IntVector
 
@@ -33,7 +34,7 @@ def extract_plan(
 ) -> tuple[Plan, Outlook]:
     """Place what a point of the program chooses, say what is planned behind it, and what it is worth. `rent`: (S,),
     what schedules take from others, where that is known; `is_proven`: the point is optimal within the gap."""
-    plan = extract_sia(instance.sia, chosen_configurations(instance, point))
+    plan = extract_sia(instance.sia, chosen_configurations(instance, point), homes_of(instance, point))
     if instance.parameters.objective is HorizonObjective.GOODPUT:
         return plan, outlook_of(instance, point)
     outlook = outlook_of(instance, point)
@@ -49,7 +50,7 @@ def outlook_of(instance: HorizonInstance, point: FloatVector) -> Outlook:
     found = instance.schedules
     planned: dict[str, list[Planned]] = {instance.jobs[i].id: [] for i in instance.sia.planned.tolist()}
     shapes = _shapes(instance)
-    share = shares(instance, point)
+    share, moved = shares(instance, point), set(_moved(instance, point))
     for s in np.flatnonzero(share).tolist():
         at = int(found.at[s])
         planned[instance.jobs[int(found.job[s])].id].append(
@@ -58,13 +59,61 @@ def outlook_of(instance: HorizonInstance, point: FloatVector) -> Outlook:
                 now=shapes[int(found.now[s])],
                 later=shapes[int(found.later[s])],
                 change_s=float(instance.intervals.bounds_s[at]) if at else None,
+                moves=int(found.job[s]) in moved,
             )
         )
     return Outlook(
         bounds_s=instance.intervals.bounds_s.tolist(),
         open_gpus=dict(zip(instance.sia.configurations.gpu_types, instance.open_gpus.tolist(), strict=True)),
         planned=planned,
+        tiers=_tiers(instance),
     )
+
+
+def _tiers(instance: HorizonInstance) -> Mapping[tuple[str, float], str] | None:
+    """See `Outlook`."""
+    if instance.rooms is None:
+        return None
+    levels = zip(instance.sia.configurations.gpu_types, instance.rooms.classes.levels, strict=True)
+    return {(name, level.fraction): level.tier for name, known in levels for level in known if level.tier}
+
+
+def _moved(instance: HorizonInstance, point: FloatVector) -> Iterator[int]:
+    """Jobs that leave their nodes for others in the same configuration."""
+    if instance.rooms is not None:
+        chosen, known = chosen_configurations(instance, point), instance.sia.configurations
+        current, stays = instance.work.current, instance.rooms.classes.stays
+        shape = np.stack([known.type_index, known.num_nodes, known.num_gpus])
+        for i in np.flatnonzero((chosen >= 0) & (current >= 0)).tolist():
+            leaves = stays[current[i]] and chosen[i] != current[i]
+            if leaves and (shape[:, chosen[i]] == shape[:, current[i]]).all():
+                yield i
+
+
+def homes_of(instance: HorizonInstance, point: FloatVector) -> Homes | None:
+    """Units of the jobs that have a placement class at a point, and jobs that are moved; None without classes.
+
+    Which of the jobs with the same configuration is in which unit makes no difference: those that have nodes of one
+    are there if they can.
+    """
+    rooms = instance.rooms
+    if rooms is None:
+        return None
+    chosen, running = chosen_configurations(instance, point), instance.sia.taken.running
+    count = packing_of(instance, point)
+    within: dict[str, IntVector] = {}
+    for c in np.unique(rooms.configuration).tolist():
+        of_class = np.flatnonzero(rooms.configuration == c)
+        left = dict(zip(rooms.unit[of_class].tolist(), count[of_class].tolist(), strict=True))
+        names = [instance.jobs[i].id for i in np.flatnonzero(chosen == c).tolist()]
+        for name in sorted(names, key=lambda name: name not in running):
+            held = [node for node, _ in running.get(name, ())]
+            some = [u for u, num in left.items() if num > 0]
+            best = max(some, key=lambda u: int(np.isin(held, rooms.units.nodes[u]).sum()))
+            left[best] -= 1
+            within[name] = rooms.units.nodes[best]
+    moved = frozenset(instance.jobs[i].id for i in _moved(instance, point))
+    return Homes(within=within, moved=moved)
 
 
 def _starts_now(
@@ -101,7 +150,8 @@ def settled(instance: HorizonInstance, point: FloatVector) -> FloatVector:
     """A point without what a solver's tolerance of integers leaves: choices are 0 or 1, shares are those of schedules
     that begin with what is chosen, and the tail is that of their ends."""
     chosen, share = _pairs(instance, point) > _CHOSEN, shares(instance, point)
-    return np.concatenate([share, chosen.astype(np.float64), instance.tail_columns(share)])
+    packing = packing_of(instance, point).astype(np.float64)
+    return np.concatenate([share, chosen.astype(np.float64), packing, instance.tail_columns(share)])
 
 
 def _pairs(instance: HorizonInstance, point: FloatVector) -> FloatVector:
@@ -110,11 +160,18 @@ def _pairs(instance: HorizonInstance, point: FloatVector) -> FloatVector:
     return point[num_schedules : num_schedules + instance.pair_jobs.size]
 
 
+def packing_of(instance: HorizonInstance, point: FloatVector) -> IntVector:
+    """(Z,) what units take of placement classes at a point."""
+    first = len(instance.schedules) + instance.pair_jobs.size
+    return np.rint(point[first : first + instance.num_packing]).astype(np.int64)
+
+
 def _shapes(instance: HorizonInstance) -> list[Shape | None]:
     """Of every configuration; the last one is nothing."""
     it = instance.sia.configurations
     types = [it.gpu_types[t] for t in it.type_index.tolist()]
-    return [*zip(types, it.num_nodes.tolist(), it.num_gpus.tolist(), strict=True), None]
+    parts = it.num_nodes.tolist(), it.num_gpus.tolist(), it.bandwidth_fraction.tolist()
+    return [*zip(types, *parts, strict=True), None]
 
 
 def _scores(instance: HorizonInstance, point: FloatVector) -> Iterator[ScoreTerm]:

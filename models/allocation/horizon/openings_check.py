@@ -14,7 +14,7 @@ from topology.cluster import Node, NodeState
 
 class LaterGpus:
     """GPUs of the nodes for the planned jobs of `planned`, a part of the snapshot `calendar`. `most`: by type, of all
-    nodes that are ever open to them."""
+    nodes that are ever open to them; `whole`: ids of those of which all GPUs are for them."""
 
     def __init__(self, planned: Snapshot, calendar: Snapshot, epsilon: float, pinned: Set[str]) -> None:
         sure = round(1.0 - epsilon, 12)
@@ -39,6 +39,7 @@ class LaterGpus:
         # Asked of every entry once: whom it keeps off is the same on all of its nodes.
         self._known: dict[str, tuple[bool, bool]] = {}
         self.most: Counter[str] = Counter({kind.name: 0 for kind in planned.cluster.gpu_types})
+        self.whole: set[str] = set()
         self._always = Counter(self.most)
         self._sometimes: list[tuple[str, int, list[tuple[float, float]]]] = []
         for k, (node, given) in enumerate(zip(planned.cluster.nodes, calendar.cluster.nodes, strict=True)):
@@ -47,6 +48,8 @@ class LaterGpus:
                 continue
             gpus = node.num_gpus - len(node.gpus_in_use) - held[node.id]
             self.most[node.gpu_type] += gpus
+            if gpus == node.num_gpus:
+                self.whole.add(node.id)
             if spans:
                 self._sometimes.append((node.gpu_type, gpus, spans))
             else:

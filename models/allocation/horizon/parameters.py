@@ -47,7 +47,10 @@ class HorizonParameters(Parameters):
     not. backlog_efficiency: what has not ended with the last interval is done then by all GPUs together, the shortest
     job first, at this part of the speed that each has in its best configuration (None: each job goes on as it is then,
     whatever others need), see `backlog`. arrivals_per_h: jobs like those that are there which are expected to come in
-    an hour: what they need is kept free in later intervals, see `arrivals`.
+    an hour: what they need is kept free in later intervals, see `arrivals`. placement_classes: whether jobs of several
+    nodes are planned within a unit of a tier, or wherever there is room, each with the share of the bandwidth between
+    nodes that they have there, and what stays in place is planned to; else all are taken to have the most that so many
+    nodes of the cluster can have, see `classes`.
 
     Raises
     ------
@@ -69,6 +72,7 @@ class HorizonParameters(Parameters):
     throughput: float = 0.0
     backlog_efficiency: float | None = None
     arrivals_per_h: float = 0.0
+    placement_classes: bool = True
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.interval_s) and self.interval_s > 0):
