@@ -162,12 +162,13 @@ def _place_within(
     for demand in demands:
         if demand.job_id in placed:
             pool.take(demand, demand.now)
-    kept = {node for demand in demands if demand.stays and not demand.whole for node, _ in demand.now}
+    kept = np.zeros(len(units), dtype=np.bool_)
+    kept[[node for demand in demands if demand.stays and not demand.whole for node, _ in demand.now]] = True
     for demand in wanted:
         free = np.array([node for node in within[demand.job_id].tolist() if pool.is_whole(node)], dtype=np.int64)
         own = [node for node, _ in demand.now if node in free][: demand.num_nodes]
         others = free[~np.isin(free, own)]
-        is_kept = np.isin(others, list(kept))
+        is_kept = kept[others]
         missing = demand.num_nodes - len(own)
         chosen = [*own, *nearest_nodes(others[~is_kept], min(missing, int((~is_kept).sum())), units, own)]
         chosen += others[is_kept][: demand.num_nodes - len(chosen)].tolist()

@@ -1,5 +1,6 @@
 """From a point of the program to a plan: GPUs, who waits for what, the schedules behind it, and the score."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
@@ -101,17 +102,23 @@ def homes_of(instance: HorizonInstance, point: FloatVector) -> Homes | None:
         return None
     chosen, running = chosen_configurations(instance, point), instance.sia.taken.running
     count = packing_of(instance, point)
+    units_of = rooms.units.of_nodes()
     within: dict[str, IntVector] = {}
     for c in np.unique(rooms.configuration).tolist():
         of_class = np.flatnonzero(rooms.configuration == c)
-        left = dict(zip(rooms.unit[of_class].tolist(), count[of_class].tolist(), strict=True))
+        left = Counter(dict(zip(rooms.unit[of_class].tolist(), count[of_class].tolist(), strict=True)))
         names = [instance.jobs[i].id for i in np.flatnonzero(chosen == c).tolist()]
-        for name in sorted(names, key=lambda name: name not in running):
-            held = [node for node, _ in running.get(name, ())]
-            some = [u for u, num in left.items() if num > 0]
-            best = max(some, key=lambda u: int(np.isin(held, rooms.units.nodes[u]).sum()))
-            left[best] -= 1
-            within[name] = rooms.units.nodes[best]
+        waiting: list[str] = []
+        for name in names:
+            held = Counter(u for node, _ in running.get(name, ()) for u in units_of.get(node, ()) if left[u] > 0)
+            if held:
+                (best, _), *_ = held.most_common(1)
+                left[best] -= 1
+                within[name] = rooms.units.nodes[best]
+            else:
+                waiting.append(name)
+        # Units may have been left more than there are jobs.
+        within |= {name: rooms.units.nodes[u] for name, u in zip(waiting, left.elements(), strict=False)}
     moved = frozenset(instance.jobs[i].id for i in _moved(instance, point))
     return Homes(within=within, moved=moved)
 

@@ -24,7 +24,7 @@ Later intervals, and the linear relaxation, have in place of g what follows from
 since floor(a / k) + floor(b / k) <= floor((a + b) / k). Left out where k divides all W_v: the whole nodes say as much.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -67,6 +67,14 @@ class Units:
     def room(self, whole: Mask) -> IntVector:
         """(U,) how many of the nodes `whole` (N,) each has."""
         return np.array([np.count_nonzero(whole[unit]) for unit in self.nodes], dtype=np.int64)
+
+    def of_nodes(self) -> Mapping[int, Sequence[int]]:
+        """Units by the positions of the nodes in them, the coarsest first."""
+        found: dict[int, list[int]] = {}
+        for u, nodes in enumerate(self.nodes):
+            for n in nodes.tolist():
+                found.setdefault(n, []).append(u)
+        return found
 
     def levels(self) -> Iterator[tuple[int, int, IntVector]]:
         """Type and rank of every level, and its units."""
@@ -193,15 +201,14 @@ def unit_rows(rooms: Rooms, num_nodes: IntVector) -> tuple["sparse.csr_array", "
     """Rows `unit` over pairs (m, P) and over the variables g (m, Z), and the units that they are of; `num_nodes` (C,).
     Units that no item may be put into are left out: jobs that stay are there already."""
     units = rooms.units
-    of_node: dict[tuple[int, int, int], int] = {}
-    for u, nodes in enumerate(units.nodes):
-        of_node |= {(int(units.type_index[u]), int(units.rank[u]), int(n)): u for n in nodes.tolist()}
-    rows, columns = [], []
-    for z, v in enumerate(rooms.unit.tolist()):
-        inside = int(units.type_index[v]), int(units.nodes[v][0])
-        for r in range(1, int(units.rank[v]) + 1):
-            rows.append(of_node[inside[0], r, inside[1]])
-            columns.append(z)
+    of_node = units.of_nodes()
+    rows: list[int] = []
+    columns: list[int] = []
+    for g, v in enumerate(rooms.unit.tolist()):
+        # The unit itself is the one of its rank; finer ones are within it.
+        inside = of_node[int(units.nodes[v][0])][: int(units.rank[v])]
+        rows += inside
+        columns += [g] * len(inside)
     items = sparse.csr_array(
         (num_nodes[rooms.configuration[columns]].astype(np.float64), (rows, columns)),
         shape=(len(units.nodes), rooms.unit.size),
@@ -214,10 +221,7 @@ def _stays(
     base: SiaInstance, classes: Classes, units: Units, pair_jobs: IntVector, pair_configurations: IntVector
 ) -> "sparse.csr_array":
     """See `Rooms`."""
-    of_node: dict[int, list[int]] = {}
-    for u, nodes in enumerate(units.nodes):
-        for n in nodes.tolist():
-            of_node.setdefault(n, []).append(u)
+    of_node = units.of_nodes()
     rows, columns = [], []
     for p in np.flatnonzero(classes.stays[pair_configurations]).tolist():
         for n, _ in base.taken.running[base.jobs[int(pair_jobs[p])].id]:
