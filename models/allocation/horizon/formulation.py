@@ -11,7 +11,7 @@ Sets
              it (`placement_classes`) those of several nodes once for each share that so many nodes can have between
              them: anywhere, within a minipod, within a leaf, see `classes`
   k          intervals 0..K-1 from t_k to t_(k+1); the first is as long as until the next plan, each is longer than the
-             one before by the same factor, and the last ends when all that is left can be done, see `instance`
+             one before by the same factor, and the last ends after half an hour, or later, see `horizon_end`
   P          pairs (i, c) that may be chosen now: those that Sia offers, but for those with no fewer GPUs of the type
              than another one of the same class or a laxer one in which the job ends no later. With classes a job of
              whole nodes may stay on its nodes, in a configuration of its own, or in the same one be moved
@@ -26,7 +26,7 @@ Sets
              a job with a reservation has those alone that begin with what it reserved
 Data
   T_ic       what is left of job i in configuration c: work left / goodput, in seconds
-  p_i        what a running job loses with a change or by leaving: restart_price x restart cost; what a waiting job
+  p_i        what a running job loses with a change or by leaving: `restart_price` x restart cost; what a waiting job
              takes to start: restart cost. For so long it holds its GPUs and does no work. Nothing where it stays. What
              is moved to other nodes changes; but parts of a node that make way for others are not priced
   e_s        when job i ends under schedule s: after a change at t to c' at t + p_i + (1 - share of work done) T_ic',
@@ -81,10 +81,11 @@ as those of capacity do, and are priced like these.
 Times are those of whole schedules, so that what a change loses, and what running slowly costs, is counted where it
 arises, and the relaxation is strong: fractional are at most as many jobs as there are rows that couple jobs.
 
-Behind the horizon a job goes on as it is then, to its end, whatever others need. With a long horizon that is a plan,
-but the jobs that are still to come will change it, and whoever counts on it changes for gains that will not last. With
-`backlog_efficiency` the horizon is as far as plans last, half an hour say, and what is left then counts by whom it
-delays: all GPUs do it, one job after another, the least work by weight first (SRPT).
+With `backlog_efficiency`, which is 0.4 unless asked otherwise, the horizon is as far as plans last, and what is left
+then counts by whom it delays: all GPUs do it, one job after another, the least work by weight first (SRPT). Without
+(None) the horizon is when all that is left can be done, and behind it a job goes on as it is then, to its end, whatever
+others need: a plan to the end of all jobs, which those that are still to come will change, so that whoever counts on it
+changes for gains that will not last.
 
 Later intervals know of units only how many items of k' nodes there is room for, not what breaks them up: jobs of a
 laxer class are taken to lie where they are in nobody's way.

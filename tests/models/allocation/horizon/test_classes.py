@@ -28,7 +28,9 @@ from tests.models.allocation.horizon.test_plans import planned
 from tests.models.allocation.horizon.tiered import fabric, job, tiered_snapshot, whole
 from tests.models.placement.scenes import SEEDS, dice, packable
 
-TO_THE_END = HorizonParameters(num_intervals=3, interval_s=60.0, horizon_s=1200.0)
+TO_THE_END = HorizonParameters(
+    num_intervals=3, interval_s=60.0, horizon_s=1200.0, restart_price=1.0, backlog_efficiency=None
+)
 FAR = replace(TO_THE_END, placement_classes=False)
 
 
