@@ -1,18 +1,17 @@
 """From a point of the program to a plan: GPUs, who waits for what, the schedules behind it, and the score."""
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
 
+from models.allocation.horizon.homes import homes_of, moved_jobs
 from models.allocation.horizon.instance import HorizonInstance
 from models.allocation.horizon.objective import LATENESS, TAIL, THROUGHPUT
 from models.allocation.horizon.outlook import Outlook, Planned, Shape
 from models.allocation.horizon.parameters import HorizonObjective
 from models.allocation.horizon.unplaced import with_outlook
 from models.allocation.sia.extraction import extract_plan as extract_sia
-from models.placement.units import Homes
 from models.plan import Plan, ScoreTerm
 from stowplan.arrays import FloatVector, IntVector
 
@@ -35,7 +34,8 @@ def extract_plan(
 ) -> tuple[Plan, Outlook]:
     """Place what a point of the program chooses, say what is planned behind it, and what it is worth. `rent`: (S,),
     what schedules take from others, where that is known; `is_proven`: the point is optimal within the gap."""
-    plan = extract_sia(instance.sia, chosen_configurations(instance, point), homes_of(instance, point))
+    chosen = chosen_configurations(instance, point)
+    plan = extract_sia(instance.sia, chosen, homes_of(instance, chosen, packing_of(instance, point)))
     if instance.parameters.objective is HorizonObjective.GOODPUT:
         return plan, outlook_of(instance, point)
     outlook = outlook_of(instance, point)
@@ -51,7 +51,7 @@ def outlook_of(instance: HorizonInstance, point: FloatVector) -> Outlook:
     found = instance.schedules
     planned: dict[str, list[Planned]] = {instance.jobs[i].id: [] for i in instance.sia.planned.tolist()}
     shapes = _shapes(instance)
-    share, moved = shares(instance, point), set(_moved(instance, point))
+    share, moved = shares(instance, point), set(moved_jobs(instance, chosen_configurations(instance, point)))
     for s in np.flatnonzero(share).tolist():
         at = int(found.at[s])
         planned[instance.jobs[int(found.job[s])].id].append(
@@ -77,50 +77,6 @@ def _tiers(instance: HorizonInstance) -> Mapping[tuple[str, float], str] | None:
         return None
     levels = zip(instance.sia.configurations.gpu_types, instance.rooms.classes.levels, strict=True)
     return {(name, level.fraction): level.tier for name, known in levels for level in known if level.tier}
-
-
-def _moved(instance: HorizonInstance, point: FloatVector) -> Iterator[int]:
-    """Jobs that leave their nodes for others in the same configuration."""
-    if instance.rooms is not None:
-        chosen, known = chosen_configurations(instance, point), instance.sia.configurations
-        current, stays = instance.work.current, instance.rooms.classes.stays
-        shape = np.stack([known.type_index, known.num_nodes, known.num_gpus])
-        for i in np.flatnonzero((chosen >= 0) & (current >= 0)).tolist():
-            leaves = stays[current[i]] and chosen[i] != current[i]
-            if leaves and (shape[:, chosen[i]] == shape[:, current[i]]).all():
-                yield i
-
-
-def homes_of(instance: HorizonInstance, point: FloatVector) -> Homes | None:
-    """Units of the jobs that have a placement class at a point, and jobs that are moved; None without classes.
-
-    Which of the jobs with the same configuration is in which unit makes no difference: those that have nodes of one
-    are there if they can.
-    """
-    rooms = instance.rooms
-    if rooms is None:
-        return None
-    chosen, running = chosen_configurations(instance, point), instance.sia.taken.running
-    count = packing_of(instance, point)
-    units_of = rooms.units.of_nodes()
-    within: dict[str, IntVector] = {}
-    for c in np.unique(rooms.configuration).tolist():
-        of_class = np.flatnonzero(rooms.configuration == c)
-        left = Counter(dict(zip(rooms.unit[of_class].tolist(), count[of_class].tolist(), strict=True)))
-        names = [instance.jobs[i].id for i in np.flatnonzero(chosen == c).tolist()]
-        waiting: list[str] = []
-        for name in names:
-            held = Counter(u for node, _ in running.get(name, ()) for u in units_of.get(node, ()) if left[u] > 0)
-            if held:
-                (best, _), *_ = held.most_common(1)
-                left[best] -= 1
-                within[name] = rooms.units.nodes[best]
-            else:
-                waiting.append(name)
-        # Units may have been left more than there are jobs.
-        within |= {name: rooms.units.nodes[u] for name, u in zip(waiting, left.elements(), strict=False)}
-    moved = frozenset(instance.jobs[i].id for i in _moved(instance, point))
-    return Homes(within=within, moved=moved)
 
 
 def _starts_now(

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 
 from models.allocation.horizon.check import horizon_violations
 from models.allocation.horizon.formulation import HorizonFormulation
+from models.allocation.horizon.homes import homes_of
 from models.allocation.horizon.instance import HorizonInstance
 from models.allocation.horizon.outlook import Outlook
 from models.allocation.horizon.parameters import HorizonParameters
@@ -69,6 +70,34 @@ def test_a_job_is_moved_to_keep_another_one_within_a_leaf() -> None:
     assert given["third"].expected_goodput == pytest.approx(4 / 2)
     assert [issue.code for issue in formulation.warnings] == []
     assert formulation.violations(plan, objective) == []
+
+
+def test_nobody_is_moved_in_vain_where_that_costs_nothing() -> None:
+    """A solver may take either: on four leaves two jobs of two nodes each within a leaf, and one apart."""
+    snapshot = Snapshot(
+        cluster=fabric(2, 2, 2, 2),
+        jobs=(
+            job("a", 4, 500.0, current=whole("l0n0", "l0n1"), restart_cost_s=0.0),
+            job("b", 4, 500.0, current=whole("l2n0", "l2n1"), restart_cost_s=0.0),
+            job("one", 2, 500.0, current=whole("l3n1"), restart_cost_s=0.0),
+        ),
+    )
+    it = instance_of(snapshot, TO_THE_END)
+    rooms, known = it.rooms, it.sia.configurations
+    assert rooms is not None
+    elsewhere = np.array(
+        [
+            np.flatnonzero((known.num_gpus == num_gpus) & (rooms.classes.rank == rank) & ~rooms.classes.stays)[0]
+            for num_gpus, rank in ((4, 1), (4, 1), (2, 0))
+        ]
+    )
+    packing = np.isin(rooms.unit, [1, 3]).astype(np.int64)
+    homes = homes_of(it, elsewhere, packing)
+    assert homes is not None
+    assert (homes.moved, dict(homes.within)) == (frozenset(), {})
+    _, plan, _ = solved(halves(cost_s=0.0), TO_THE_END)
+    changes = sorted(item.change for item in plan.allocations if item.job_id != "third")
+    assert changes == [Change.KEPT, Change.MOVED]
 
 
 def test_without_classes_the_same_job_is_taken_to_be_as_fast_wherever_it_is() -> None:
