@@ -222,7 +222,8 @@ def _stays(
 ) -> "sparse.csr_array":
     """See `Rooms`."""
     of_node = units.of_nodes()
-    rows, columns = [], []
+    rows: list[int] = []
+    columns: list[int] = []
     for p in np.flatnonzero(classes.stays[pair_configurations]).tolist():
         for n, _ in base.taken.running[base.jobs[int(pair_jobs[p])].id]:
             columns += (inside := of_node.get(n, []))

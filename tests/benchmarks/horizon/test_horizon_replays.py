@@ -18,6 +18,7 @@ from executor.control.events import CalendarChange
 from executor.control.options import ControlOptions
 from executor.simulation.setup import ReplaySetup
 from models.allocation.gang.parameters import GangParameters
+from models.allocation.horizon.parameters import HorizonParameters
 from solver.monitor import SolveMonitor
 from stowplan.errors import InputError
 from tests.models.placement.scenes import cluster, node
@@ -101,7 +102,9 @@ def test_leaves_have_less_bandwidth_between_them_and_jobs_come_until_they_are_to
     assert fractions_of(setup.cluster) == (0.25, 1.0)
     assert setup.cluster.num_gpus == 64
     assert 0 < max(job.submit_s for job in setup.trace.jobs) < 3600
-    assert setup.control.parameters == replace(by_name["horizon"].make().control.parameters, placement_classes=False)
+    with_classes = by_name["horizon"].make().control.parameters
+    assert isinstance(with_classes, HorizonParameters)
+    assert setup.control.parameters == replace(with_classes, placement_classes=False)
 
 
 def test_rows_that_are_asked_for_replace_those_that_there_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
