@@ -119,10 +119,9 @@ class _Audit:
         self._there = LaterGpus(snapshot, calendar, parameters.epsilon, self.pinned)
         self._usable = self._there.most
         self._classed = outlook.tiers is not None
-        self.units = UnitAudit(snapshot.cluster, self._there.whole, self._index)
-        self._kept = {
-            job.id: self._with_share(job, kept_shape(job, self._nodes, self._node_size)) for job in snapshot.jobs
-        }
+        self._cluster = snapshot.cluster
+        self._kept: dict[str, Shape | None] = {}
+        self._present = frozenset(shape for shape in self._index if self._is_there(shape))
         speeds = {
             job.id: self._speeds(job, goodput) for job, goodput in zip(snapshot.jobs, matrix.goodput, strict=True)
         }
@@ -170,7 +169,18 @@ class _Audit:
 
     def _stays(self, job: Job, planned: Planned) -> bool:
         """Whether a job that has something now goes on as it is."""
-        return planned.now == self._kept[job.id] and not planned.moves
+        return planned.now == self._kept_shape(job) and not planned.moves
+
+    def _kept_shape(self, job: Job) -> Shape | None:
+        """The configuration in which a job may stay."""
+        if job.id not in self._kept:
+            self._kept[job.id] = self._with_share(job, kept_shape(job, self._nodes, self._node_size))
+        return self._kept[job.id]
+
+    @cached_property
+    def units(self) -> UnitAudit:
+        """Of the nodes; asked for where configurations have classes."""
+        return UnitAudit(self._cluster, self._there.whole, self._index)
 
     def end_s(self, job: Job, planned: Planned) -> float:
         """When a job ends under a schedule."""
@@ -349,7 +359,7 @@ class _Audit:
 
     def _able(self, job: Job) -> Mapping[Shape, float]:
         """Seconds that are left, by shape, on as many GPUs as there are, also within a unit of a class."""
-        return {shape: time_s for shape, time_s in self._seconds[job.id].items() if self._is_there(shape)}
+        return {shape: time_s for shape, time_s in self._seconds[job.id].items() if shape in self._present}
 
     def _is_there(self, shape: Shape) -> bool:
         if shape[2] > self._usable[shape[0]]:
