@@ -56,6 +56,13 @@ class ChoiceProblem:
         x[self.origin[self.origin_start[k] + copy * self.size[k] + chosen - self.start[k]]] = 1.0
         return x
 
+    def counts_of(self, x: FloatVector) -> IntVector:
+        """Counts (n,) of the point `x` of the original problem; of columns that no point needs there are none."""
+        width = self.copies * self.size
+        within = np.arange(self.origin.size) - np.repeat(self.origin_start, width)
+        column = np.repeat(self.start[:-1], width) + within % np.repeat(self.size, width)
+        return np.bincount(column, x[self.origin], self.cost.size).round().astype(np.int64)
+
     def sampled(self, classes: IntVector) -> "ChoiceProblem":
         """The classes (increasing) alone, with their share of what all blocks together may use.
 

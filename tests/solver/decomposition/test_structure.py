@@ -110,3 +110,4 @@ def test_expanded_points_respect_choice_rows() -> None:
     relaxed = replace(whole, row_upper=np.concatenate([whole.row_upper[:-2], [INF, INF]]))
     assert violations(relaxed, x) == ()
     assert x.sum() == 3 * 6
+    assert (found.counts_of(x) == counts).all()
