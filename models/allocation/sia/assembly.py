@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 from scipy import sparse
 
-from models.allocation.constraint_group import ConstraintGroup, stacked
+from models.allocation.constraint_group import ConstraintGroup
 from models.allocation.sia.instance import SiaInstance
 from solver.problem import MatrixProblem
 from stowplan.arrays import IntVector
@@ -54,26 +54,52 @@ def column_names(instance: SiaInstance) -> tuple[str, ...]:
 def assemble(instance: SiaInstance) -> MatrixProblem:
     """The program in matrix form, without names."""
     num_pairs = instance.pair_jobs.size
+    choosing, reserved, used = _choosing(instance), instance.reserved, _used(instance)
     # A reserved job without any pair leaves an empty row that cannot be 1.
-    matrix, row_lower, row_upper = stacked(constraint_groups(instance), num_pairs)
+    of_jobs, limits = np.concatenate([choosing, reserved]), instance.rows.limits[used].astype(np.float64)
     return MatrixProblem(
         name="sia",
         sense=instance.sense,
         objective=instance.gain,
         offset=instance.constant,
-        matrix=matrix,
-        row_lower=row_lower,
-        row_upper=row_upper,
+        matrix=_matrix(instance, of_jobs, used),
+        row_lower=np.concatenate(
+            [np.full(choosing.size, -np.inf), np.ones(reserved.size), np.full(used.size, -np.inf)]
+        ),
+        row_upper=np.concatenate([np.ones(of_jobs.size), limits]),
         lower=np.zeros(num_pairs),
         upper=np.ones(num_pairs),
         integrality=np.ones(num_pairs, dtype=np.bool_),
     )
 
 
+def _matrix(instance: SiaInstance, of_jobs: IntVector, used: IntVector) -> "sparse.csc_array":
+    """The rows of the jobs `of_jobs`, one each, and below them the placeability rows `used`: a column has the one of
+    its job, and those of its configuration, which are few."""
+    jobs, configurations = instance.pair_jobs, instance.pair_configurations
+    row_of = np.full(len(instance.jobs), -1)
+    row_of[of_jobs] = np.arange(of_jobs.size)
+    own, below = row_of[jobs], sparse.csc_array(instance.rows.coefficients[used])
+    size = np.diff(below.indptr).astype(np.int64)
+    heads = np.concatenate([[0], np.cumsum((own >= 0) + size[configurations])])
+    indices, data = np.empty(heads[-1], dtype=np.int64), np.ones(heads[-1])
+    first = heads[:-1]
+    indices[first[own >= 0]] = own[own >= 0]
+    first = first + (own >= 0)
+    # The k-th coefficient of all columns at once: a configuration has no more than its blocks have sizes.
+    for k in range(int(size.max(initial=0))):
+        has = np.flatnonzero(size[configurations] > k)
+        source = below.indptr[configurations[has]] + k
+        indices[first[has] + k] = of_jobs.size + below.indices[source]
+        data[first[has] + k] = below.data[source]
+    return sparse.csc_array((data, indices, heads), shape=(of_jobs.size + used.size, jobs.size))
+
+
 def _choosing(instance: SiaInstance) -> IntVector:
     """Jobs with several pairs, of which they get one at most."""
-    num_pairs = np.bincount(instance.pair_jobs, minlength=len(instance.jobs))
-    return np.setdiff1d(np.flatnonzero(num_pairs > 1), instance.reserved)
+    is_choosing = np.bincount(instance.pair_jobs, minlength=len(instance.jobs)) > 1
+    is_choosing[instance.reserved] = False
+    return np.flatnonzero(is_choosing)
 
 
 def _used(instance: SiaInstance) -> IntVector:
