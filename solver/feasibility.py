@@ -51,6 +51,8 @@ def violations(
 
     A point that is not finite is never feasible.
     """
+    if _keeps_all(problem, x):
+        return ()
     # Comparisons are written as "not within tolerance" so that nan counts as violated.
     with np.errstate(invalid="ignore"):
         excess, limit = _excess(problem.matrix @ x, problem.row_lower, problem.row_upper)
@@ -71,6 +73,15 @@ def violations(
         ]
     found.sort(key=lambda entry: -np.inf if np.isnan(entry[0]) else -entry[0])
     return tuple(violation for _, violation in found)
+
+
+def _keeps_all(problem: MatrixProblem, x: FloatVector) -> bool:
+    """Whether the point keeps everything exactly, as most do that are asked about; not so where a value is nan."""
+    is_whole = x == np.rint(x)
+    if not ((x >= problem.lower) & (x <= problem.upper) & (is_whole | ~problem.integrality)).all():
+        return False
+    rows = problem.matrix @ x
+    return bool(((rows >= problem.row_lower) & (rows <= problem.row_upper)).all() and np.isfinite(x).all())
 
 
 def _excess(value: FloatVector, lower: FloatVector, upper: FloatVector) -> tuple[FloatVector, FloatVector]:

@@ -5,6 +5,7 @@ hash. An entry goes when its object does, so that nothing is kept that nobody el
 """
 
 import weakref
+from operator import is_
 from typing import Any, Generic, TypeVar
 
 K = TypeVar("K")
@@ -61,10 +62,10 @@ class OfUnchanged(Generic[K, V]):
         known = self._found.get(thing)
         if known is None or known[1] != equal:
             return None
-        for own, other in zip(known[0], same, strict=True):
-            if own is not other:
-                return None
-        return known[2]
+        others = known[0]
+        # Nearly always there is one.
+        is_same = others[0] is same[0] if len(others) == 1 else all(map(is_, others, same))
+        return known[2] if is_same else None
 
     def put(self, thing: K, same: tuple[object, ...], equal: object, found: V) -> None:
         """Keep what was found, in place of what was found before."""
