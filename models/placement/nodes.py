@@ -25,7 +25,7 @@ from itertools import islice
 import numpy as np
 
 from models.configurations import ConfigurationSet
-from models.placement.moves import fewest_moves
+from models.placement.moves import few_moves, fewest_moves
 from models.placement.occupancy import Occupancy, Slices, mask_of
 from models.placement.placeability import takes_whole_nodes, whole_node_sizes
 from models.placement.pool import Demand, Pool
@@ -160,12 +160,18 @@ def _keep(pool: Pool, demands: Sequence[Demand], time_limit_s: float) -> dict[st
     for demand in kept:
         pool.take(demand, demand.now)
     if not pool.fits():
-        for demand in partial:
-            pool.give_back(demand, demand.now)
-        keep = fewest_moves(pool, partial, time_limit_s)
-        for demand in partial:
-            if demand.job_id in keep:
-                pool.take(demand, demand.now)
+        moved = few_moves(pool, partial)
+        if moved is None:
+            for demand in partial:
+                pool.give_back(demand, demand.now)
+            keep = fewest_moves(pool, partial, time_limit_s)
+            for demand in partial:
+                if demand.job_id in keep:
+                    pool.take(demand, demand.now)
+        else:
+            for demand in moved:
+                pool.give_back(demand, demand.now)
+            keep = {demand.job_id for demand in partial} - {demand.job_id for demand in moved}
         kept = [demand for demand in kept if demand.whole or demand.job_id in keep]
     return {demand.job_id: demand.now for demand in kept}
 
