@@ -46,7 +46,7 @@ _CHOSEN = 0.5
 
 
 def few_moves(pool: Pool, kept: Sequence[Demand]) -> tuple[Demand, ...] | None:
-    """The jobs that have to move, where these are one or two: the fewest, then those with the fewest GPUs, of equal ones
+    """The jobs that have to move, where these are one or two: the fewest, then those with the fewest GPUs, of equals
     the first. None where more have to.
 
     Parameters
