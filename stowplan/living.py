@@ -5,6 +5,7 @@ hash. An entry goes when its object does, so that nothing is kept that nobody el
 """
 
 import weakref
+from functools import partial
 from operator import is_
 from typing import Any, Generic, TypeVar
 
@@ -41,7 +42,7 @@ class OfLiving(Generic[K, V]):
         if key not in self._found:
             known = _alive.get(key)
             if known is None:
-                known = _alive[key] = (weakref.ref(thing, lambda _: _forget(key)), [])
+                known = _alive[key] = (weakref.ref(thing, partial(_forget, key)), [])
             known[1].append(self._found)
         self._found[key] = found
 
@@ -72,7 +73,8 @@ class OfUnchanged(Generic[K, V]):
         self._found.put(thing, (same, equal, found))
 
 
-def _forget(key: int) -> None:
-    _, keepers = _alive.pop(key)
+def _forget(key: int, _: object, alive: dict[int, tuple[Any, list[dict[int, Any]]]] = _alive) -> None:
+    # At the end of the interpreter names of modules go before objects do.
+    _, keepers = alive.pop(key)
     for found in keepers:
         del found[key]

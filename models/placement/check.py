@@ -151,9 +151,7 @@ def _gpu_use_violations(
                     )
 
 
-def _are_apart(
-    allocations: Sequence[JobAllocation], pinned: Mapping[str, frozenset[Gpu]], owned: Set[Gpu]
-) -> bool:
+def _are_apart(allocations: Sequence[JobAllocation], pinned: Mapping[str, frozenset[Gpu]], owned: Set[Gpu]) -> bool:
     """Whether every GPU is given once, and none that is owned, but to the pinned job that has it."""
     free = [allocation for allocation in allocations if allocation.job_id not in pinned]
     kept = [allocation for allocation in allocations if allocation.job_id in pinned]
