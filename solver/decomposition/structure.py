@@ -214,7 +214,8 @@ def _merged(
 ) -> ChoiceProblem:
     """Choice problem over `columns`, sorted by `block`, with equal blocks as one class."""
     cost = problem.sense.sign * problem.objective[columns]
-    matrix = coupling.matrix if columns.size == problem.num_columns else coupling.matrix[columns]
+    is_all = columns.size == problem.num_columns and (np.diff(columns) == 1).all()
+    matrix = coupling.matrix if is_all else coupling.matrix[columns]
     first = np.flatnonzero(np.diff(block, prepend=-1))
     size = np.diff(first, append=block.size)
     required = required[block[first]]
