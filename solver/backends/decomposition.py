@@ -23,6 +23,7 @@ from solver.backends.base import NativeOutcome, ProgressFeed, conclude
 from solver.backends.highs import HighsBackend
 from solver.decomposition.core import Core, build_core, threshold_for, whole_core
 from solver.decomposition.dual import DualPoint, ReducedCosts, best_choice, dual_at, maximise_dual, reduced_costs
+from solver.decomposition.enumeration import best_of_core
 from solver.decomposition.relaxation import solve_relaxation
 from solver.decomposition.rounding import round_choice
 from solver.decomposition.structure import ChoiceProblem, find_structure
@@ -175,8 +176,25 @@ class _Search:
             wider = threshold_for(reduced, structure.copies.size, _NARROW_ENOUGH * extra)
             # Where narrow cores do not close the gap, the linear relaxation is weak: branch on all that matters.
             is_last = attempt >= _NARROW_CORES or enough <= wider or structure.cost.size <= _LINEAR
-            yield build_core(structure, reduced, enough if is_last else narrow)
+            core = build_core(structure, reduced, enough if is_last else narrow)
+            if is_last and self._is_enumerated(core, reduced, enough):
+                return
+            yield core
             extra *= _WIDENING
+
+    def _is_enumerated(self, core: Core, reduced: ReducedCosts, beyond: float) -> bool:
+        """Whether all points were looked at that could be better than the one that is known, which then is the best."""
+        if self._point is None or not core.columns.size:
+            return False
+        found = best_of_core(self._structure, core, reduced, beyond)
+        if found is None:
+            return False
+        if found[0] is not None:
+            self._take(found[0])
+        self._bound = max(self._bound, self._value)
+        self._num_cores += 1
+        self._core_size = core.columns.size
+        return True
 
     def _unpriced(self) -> ReducedCosts | None:
         """Reduced costs where nothing is scarce, which every block's best option then proves; None where something

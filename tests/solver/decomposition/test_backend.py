@@ -245,4 +245,4 @@ def test_of_few_blocks_little_is_searched_beside_a_good_point(monkeypatch: pytes
     found = solve(whole, replace(EXACT, warm_start=best.incumbent))
     assert found.objective == pytest.approx(best.objective)
     assert found.bound == pytest.approx(best.objective)
-    assert max(sizes) < whole.num_columns / 2
+    assert max(sizes, default=0) < whole.num_columns / 2
