@@ -189,8 +189,8 @@ class _Search:
         found = best_of_core(self._structure, core, reduced, beyond)
         if found is None:
             return False
-        if found[0] is not None:
-            self._take(found[0])
+        for counts in found:
+            self._take(counts)
         self._bound = max(self._bound, self._value)
         self._num_cores += 1
         self._core_size = core.columns.size

@@ -23,12 +23,9 @@ _ROUNDING = 1e-9
 
 def best_of_core(
     problem: ChoiceProblem, core: Core, reduced: ReducedCosts, beyond: float
-) -> tuple[IntVector | None] | None:
-    """Counts (n,) of the best point of the core whose reduced costs are at most `beyond`, None inside where it has no
-    such point; None where there are too many to look at, or a class has copies.
-
-    The first of several that cost the same.
-    """
+) -> tuple[IntVector, ...] | None:
+    """Counts (n,) of the best point of the core whose reduced costs are at most `beyond`, of equal ones the first, or
+    nothing where it has no such point; None where there are too many to look at, or a class has copies."""
     columns = core.columns
     class_of = problem.class_of[columns]
     heads = np.flatnonzero(np.diff(class_of, prepend=-1))
@@ -59,7 +56,7 @@ def best_of_core(
         worse, taken = worse_now[parent, option], taken_now[parent, option]
         chosen = np.column_stack([chosen[parent], options[option]])
     if not worse.size:
-        return (None,)
+        return ()
     values = np.append(problem.cost[columns], 0.0)[chosen].sum(axis=1)
     best = chosen[int(values.argmin())]
     counts = core.fixed.copy()
