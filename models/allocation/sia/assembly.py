@@ -57,54 +57,65 @@ def column_names(instance: SiaInstance) -> tuple[str, ...]:
 
 
 def assemble(instance: SiaInstance) -> MatrixProblem:
-    """The program in matrix form, without names."""
+    """The program in matrix form, without names; its rows are those of `constraint_groups`, one below the other.
+
+    Column by column, as it is stored: a pair stands in the row of its job, if that has one, and then where its
+    configuration does. To stack groups of rows takes several times as long, most of it whatever their size.
+    """
     num_pairs = instance.pair_jobs.size
     choosing, reserved, used = _choosing(instance), instance.reserved, _used(instance)
+    num_choosing, num_of_jobs = choosing.size, choosing.size + reserved.size
+    limits = np.concatenate([np.ones(num_of_jobs), instance.rows.limits[used]])
+    row_lower = np.full(limits.size, -np.inf)
     # A reserved job without any pair leaves an empty row that cannot be 1.
-    of_jobs, limits = np.concatenate([choosing, reserved]), instance.rows.limits[used].astype(np.float64)
+    row_lower[num_choosing:num_of_jobs] = 1.0
+    row_of_job = np.full(len(instance.jobs), -1, dtype=np.int64)
+    row_of_job[choosing] = np.arange(num_choosing)
+    row_of_job[reserved] = np.arange(num_choosing, num_of_jobs)
     return MatrixProblem(
         name="sia",
         sense=instance.sense,
         objective=instance.gain,
         offset=instance.constant,
-        matrix=_matrix(instance, of_jobs, used),
-        row_lower=np.concatenate(
-            [np.full(choosing.size, -np.inf), np.ones(reserved.size), np.full(used.size, -np.inf)]
-        ),
-        row_upper=np.concatenate([np.ones(of_jobs.size), limits]),
+        matrix=_columns(instance, row_of_job[instance.pair_jobs], used, num_of_jobs),
+        row_lower=row_lower,
+        row_upper=limits,
         lower=np.zeros(num_pairs),
         upper=np.ones(num_pairs),
         integrality=np.ones(num_pairs, dtype=np.bool_),
     )
 
 
-def _matrix(instance: SiaInstance, of_jobs: IntVector, used: IntVector) -> "sparse.csc_array":
-    """The rows of the jobs `of_jobs`, one each, and below them the placeability rows `used`: a column has the one of
-    its job, and those of its configuration, which are few."""
-    jobs, configurations = instance.pair_jobs, instance.pair_configurations
-    row_of = np.full(len(instance.jobs), -1)
-    row_of[of_jobs] = np.arange(of_jobs.size)
-    own, below = row_of[jobs], sparse.csc_array(instance.rows.coefficients[used])
-    size = np.diff(below.indptr).astype(np.int64)
-    heads = np.concatenate([[0], np.cumsum((own >= 0) + size[configurations])])
-    indices, data = np.empty(heads[-1], dtype=np.int64), np.ones(heads[-1])
-    first = heads[:-1]
-    indices[first[own >= 0]] = own[own >= 0]
-    first = first + (own >= 0)
-    # The k-th coefficient of all columns at once: a configuration has no more than its blocks have sizes.
-    for k in range(int(size.max(initial=0))):
-        has = np.flatnonzero(size[configurations] > k)
-        source = below.indptr[configurations[has]] + k
-        indices[first[has] + k] = of_jobs.size + below.indices[source]
-        data[first[has] + k] = below.data[source]
-    return sparse.csc_array((data, indices, heads), shape=(of_jobs.size + used.size, jobs.size))
+def _columns(instance: SiaInstance, job_rows: IntVector, used: IntVector, num_of_jobs: int) -> "sparse.csc_array":
+    """The matrix (m, P): each pair in its row of `job_rows` (P,), -1 for none, and where its configuration stands in
+    the placeability rows `used`, which come behind the `num_of_jobs` rows of jobs."""
+    of_configurations = instance.rows.coefficients[used].T
+    owner, row = np.nonzero(of_configurations)
+    value = of_configurations[owner, row]
+    size = np.bincount(owner, minlength=len(instance.configurations))
+    first = np.cumsum(size) - size
+    has_row = job_rows >= 0
+    # Of every pair: entries of its configuration, all entries, and where they begin.
+    num_placed = size[instance.pair_configurations]
+    heads = np.concatenate([[0], np.cumsum(num_placed + has_row)])
+    index = np.int32 if max(heads[-1], num_of_jobs + used.size) <= np.iinfo(np.int32).max else np.int64
+    rows, values = np.empty(heads[-1], dtype=index), np.ones(heads[-1])
+    of_jobs = heads[:-1][has_row]
+    rows[of_jobs] = job_rows[has_row]
+    within = np.arange(num_placed.sum()) - np.repeat(np.cumsum(num_placed) - num_placed, num_placed)
+    source = np.repeat(first[instance.pair_configurations], num_placed) + within
+    target = np.repeat(heads[:-1] + has_row, num_placed) + within
+    rows[target] = num_of_jobs + row[source]
+    values[target] = value[source]
+    shape = (num_of_jobs + used.size, job_rows.size)
+    return sparse.csc_array((values, rows, heads.astype(index)), shape=shape)
 
 
 def _choosing(instance: SiaInstance) -> IntVector:
     """Jobs with several pairs, of which they get one at most."""
-    is_choosing = np.bincount(instance.pair_jobs, minlength=len(instance.jobs)) > 1
-    is_choosing[instance.reserved] = False
-    return np.flatnonzero(is_choosing)
+    has_several = np.bincount(instance.pair_jobs, minlength=len(instance.jobs)) > 1
+    has_several[instance.reserved] = False
+    return np.flatnonzero(has_several)
 
 
 def _used(instance: SiaInstance) -> IntVector:

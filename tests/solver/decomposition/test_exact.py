@@ -50,7 +50,7 @@ def test_a_few_problems_are_solved_exactly(changes: dict[str, int], monkeypatch:
 
 @pytest.mark.parametrize("start_gap", [0.0, 0.2])
 def test_a_few_problems_are_solved_exactly_from_a_point(start_gap: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_FEWEST_COLUMNS", 0)
+    monkeypatch.setattr(module, "_FEW_COLUMNS", 0)
     found = {_compare(seed, 20, start_gap) for seed in _QUICK}
     assert found == {TerminationReason.OPTIMAL, TerminationReason.INFEASIBLE}
 
@@ -65,7 +65,7 @@ def test_a_thousand_problems_are_solved_exactly(part: int, monkeypatch: pytest.M
             monkeypatch.setattr(module, name, value)
         found.append(_compare(seed))
         monkeypatch.undo()
-        monkeypatch.setattr(module, "_FEWEST_COLUMNS", 0)
+        monkeypatch.setattr(module, "_FEW_COLUMNS", 0)
         _compare(seed, start_gap=0.05)
         monkeypatch.undo()
     assert found.count(TerminationReason.OPTIMAL) > len(found) / 2
