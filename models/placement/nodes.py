@@ -170,7 +170,7 @@ def _keep(pool: Pool, demands: Sequence[Demand], time_limit_s: float) -> dict[st
         else:
             for demand in moved:
                 pool.give_back(demand, demand.now)
-            keep = {demand.job_id for demand in partial} - {demand.job_id for demand in moved}
+            keep = frozenset(demand.job_id for demand in partial) - {demand.job_id for demand in moved}
         kept = [demand for demand in kept if demand.whole or demand.job_id in keep]
     return {demand.job_id: demand.now for demand in kept}
 
