@@ -32,6 +32,6 @@ def snapshot_after(base: Snapshot, cluster: Cluster, jobs: tuple[Job, ...]) -> S
 
 
 def _is_on(job: Job, nodes: Set[str]) -> bool:
-    parts = job.current
+    parts = job.current or ()
     # Most jobs are on one node, if on any.
-    return bool(parts) and (parts[0].node in nodes or (len(parts) > 1 and any(part.node in nodes for part in parts)))
+    return parts[0].node in nodes if len(parts) == 1 else any(part.node in nodes for part in parts)

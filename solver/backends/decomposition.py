@@ -377,7 +377,7 @@ class _Search:
         return is_small and is_unmerged and core.columns.size > _SMALLER * self._problem.num_columns
 
     def _solve_whole(self) -> TerminationReason | Limit:
-        """Solve the problem as it was given, by the way that HiGHS goes by itself, from the best point that is known."""
+        """Solve the problem as it was given, by the way that HiGHS goes by itself, from the best point known."""
         self._num_cores += 1
         self._core_size = self._structure.cost.size
         left_s = max(_LEAST_TIME_S, self._options.time_limit_s - self._feed.elapsed_s())

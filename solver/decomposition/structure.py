@@ -71,8 +71,8 @@ class ChoiceProblem:
         return self.offset + float(self.copies @ np.where(self.required, most, np.maximum(most, 0.0)))
 
     def refutes(self, multipliers: FloatVector, bound: float) -> bool:
-        """Whether L(`multipliers`) = `bound` proves that no choice keeps the coupling rows: all would cost more than the
-        dearest one. Nor does any within the tolerance of points, which may take that much more of what is priced."""
+        """Whether L(`multipliers`) = `bound` proves that no choice keeps the coupling rows: all would cost more than
+        the dearest one. Nor does any within the tolerance of points, which may take that much more of what is priced."""
         beyond = FEASIBILITY_TOLERANCE * np.maximum(np.abs(self.limit), 1.0)
         return bound - float(beyond @ multipliers) > self.highest
 
@@ -303,4 +303,4 @@ def _are_equal(
 
 def _ranges(start: IntVector, size: IntVector) -> IntVector:
     """The numbers from each start on, so many."""
-    return np.arange(int(size.sum())) + np.repeat(start - (np.cumsum(size) - size), size)
+    return np.asarray(np.arange(int(size.sum())) + np.repeat(start - (np.cumsum(size) - size), size))
