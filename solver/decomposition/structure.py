@@ -72,7 +72,8 @@ class ChoiceProblem:
 
     def refutes(self, multipliers: FloatVector, bound: float) -> bool:
         """Whether L(`multipliers`) = `bound` proves that no choice keeps the coupling rows: all would cost more than
-        the dearest one. Nor does any within the tolerance of points, which may take that much more of what is priced."""
+        the dearest one. Nor does any within the tolerance of points, which may take that much more of what is
+        priced."""
         beyond = FEASIBILITY_TOLERANCE * np.maximum(np.abs(self.limit), 1.0)
         return bound - float(beyond @ multipliers) > self.highest
 
