@@ -9,7 +9,7 @@ import numpy as np
 from models.parallel_plan import Gpu, ParallelPlan
 from models.parallelism.incremental.affinity import affinity_order, units
 from models.parallelism.incremental.candidates import Skeleton
-from models.parallelism.incremental.configs import StageConfigs
+from models.parallelism.incremental.configs import StageShapes
 from models.parallelism.incremental.options import IncrementalOptions
 from models.parallelism.incremental.problem import Problem
 from models.parallelism.incremental.search import Search
@@ -47,7 +47,7 @@ def expand(
     num_added = list(accumulate(len(piece) for piece in pieces))
     problem = Problem.of(model, plan, options, added=order[: num_added[-1]])
     search = Search(problem.tables, problem.landscape, options)
-    base = _base(problem, base_s)
+    base = _base(problem, model, base_s)
     steps: list[Step] = []
     last, built, time_s = base, plan, base_s
     for count, best in zip(num_added, search.run(base, _prefixes(problem, pieces)), strict=True):
@@ -60,13 +60,13 @@ def expand(
     return IncrementalResult(order=order, base_throughput=plan.global_batch / base_s, steps=tuple(steps))
 
 
-def _base(problem: Problem, time_s: float) -> Balanced:
+def _base(problem: Problem, model: PerformanceModel, time_s: float) -> Balanced:
     """The plan that runs, as it is, with its time when transfers between stages are free."""
     tables, plan = problem.tables, problem.plan
-    if tables.model.send_receive:
-        time_s = replace(tables.model, send_receive=False).iteration(plan).total_s
+    if model.send_receive:
+        time_s = replace(model, send_receive=False).iteration(plan).total_s
     rows = np.arange(plan.pp)
-    own = StageConfigs.of(
+    own = StageShapes.of(
         tables, problem.landscape, problem.gpus // tables.degrees[problem.degree][:, None], problem.degree
     )
     return Balanced(
