@@ -10,7 +10,7 @@ tables remember them (`CostTables.choices`).
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -63,6 +63,13 @@ class Best:
         kept = [plan for plan in self._plans.values() if plan.time_s <= self._time_s * self._within]
         equal = self._time_s * (1.0 + _EQUAL)
         return sorted(kept, key=lambda plan: (plan.time_s if plan.time_s > equal else 0.0, -plan.batch))
+
+    def copy(self, of: "Callable[[Balanced], Balanced]" = lambda plan: plan) -> "Best":
+        """Another one that knows the same, or what `of` makes of each plan."""
+        found = Best(len(self.limits_s), 0.0)
+        found.limits_s, found._within, found._time_s = self.limits_s.copy(), self._within, self._time_s
+        found._plans = {batch: of(plan) for batch, plan in self._plans.items()}
+        return found
 
     def add(self, plan: Balanced) -> None:
         """Take a plan in place of the one with its number of micro-batches."""
