@@ -32,7 +32,7 @@ Choice = tuple[int, int, float, tuple[int, ...]]
 # Tables of jobs that are not the same, and of what they may do. A table of a batch of 1,024 takes some 200 KB.
 _MOST_TABLES = 64
 # Answers that tables remember, of some hundred bytes each.
-_MOST_CHOICES = 8192
+_MOST_CHOICES = 2048
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
