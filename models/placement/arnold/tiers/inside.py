@@ -173,13 +173,11 @@ class OnTiers(Inside):
     @cached_property
     def _above_bins(self) -> list[_Bins]:
         """Units above the bins, most free nodes first, as units of all tiers, with their bins."""
-        paths: list[tuple[int, ...]] = [()]
         at: dict[tuple[int, ...], int] = {(): self.parent}
         for t in range(self.tier, self.tree.num_tiers - 1):
             at = {(*path, unit): unit for path, parent in at.items() for unit in self.tree.children[t].get(parent, ())}
-            paths = list(at)
         last = self.tree.num_tiers - 2
-        paths.sort(key=lambda path: -self.tree.free[last][path[-1]])
+        paths = sorted(at, key=lambda path: -self.tree.free[last][path[-1]])
         return [(path, self.tree.children[last + 1][path[-1]]) for path in paths]
 
     def _placed(self, cost: float) -> Row | None:
