@@ -18,8 +18,9 @@ Components = list[list[int]]
 def components(free: Sequence[int], size: int, num_groups: int, spread: int, max_steps: int) -> Components | None:
     """Components of all units with `free` nodes each; None where there are none that need all of them.
 
-    Fewer units may do then: fewer are to be asked first. (Where components hold more groups than are asked for, what is left without one of
-    these is a packing, too, whose components hold just as many as are asked for, on these units or fewer.)
+    Fewer units may do then: fewer are to be asked first. (Where components hold more groups than are asked for, what is
+    left without one of these is a packing, too, whose components hold just as many as are asked for, on these units or
+    fewer.)
 
     Parameters
     ----------

@@ -41,7 +41,7 @@ def solve_tiers(instance: TierInstance, budget: Budget, report: Report) -> Searc
     alone = [solve_exactly(instance.alone(tier), budget, lambda *_: None) for tier in instance.tiers]
     bounds = [answer.bound or 0.0 for answer in alone]
     bound = float(sum(tier.weight * low for tier, low in zip(instance.tiers, bounds, strict=True)))
-    counts = _constructed(instance, alone, bound - instance.tiers[0].weight * bounds[0])
+    counts = _constructed(instance, alone, bound - instance.tiers[0].weight * bounds[0], budget)
     texts = [
         f"{tier.name} alone: {low:g} ({answer.certificate})"
         for tier, low, answer in zip(instance.tiers, bounds, alone, strict=True)
@@ -100,7 +100,7 @@ def _bins(instance: TierInstance) -> ArnoldInstance:
     )
 
 
-def _constructed(instance: TierInstance, alone: list[SearchAnswer], others: float) -> IntMatrix:
+def _constructed(instance: TierInstance, alone: list[SearchAnswer], others: float, budget: Budget) -> IntMatrix:
     """Best candidate; `others` bounds what all tiers but the coarsest cost."""
     order = tree_order(instance)
     found = [
@@ -112,7 +112,8 @@ def _constructed(instance: TierInstance, alone: list[SearchAnswer], others: floa
     top = instance.tiers[0]
     units = list(dict.fromkeys(top.unit[order].tolist()))
     for num in range(1, len(units) + 1):
-        if others + top.weight * (instance.minipod_weight * num + instance.spread_weight) > instance.objective(best):
+        least = others + top.weight * (instance.minipod_weight * num + instance.spread_weight)
+        if least > instance.objective(best) or budget.ended_by is not None:
             break
         inside = order[np.isin(top.unit[order], units[:num])]
         if instance.free_nodes[inside].sum() >= instance.num_nodes:

@@ -5,6 +5,7 @@ import pytest
 
 from models.placement.arnold.exact.search import solve_exactly
 from models.placement.arnold.search_answer import SearchAnswer
+from models.placement.arnold.tiers import search
 from models.placement.arnold.tiers.instance import TierInstance, WeightedTier
 from models.placement.arnold.tiers.model import tier_model, tier_point
 from models.placement.arnold.tiers.search import solve_tiers, tree_order, whole_counts
@@ -143,3 +144,12 @@ def test_tiers_are_bounded_by_what_their_units_hold_together() -> None:
     assert answer.proven
     assert answer.objective == pytest.approx(best_tiers(data))
     assert answer.objective == pytest.approx(0.9 * 4 + 0.1 * 2)
+
+
+def test_a_search_that_has_ended_makes_no_more_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "_on", None)
+    answer = solve_tiers(tiers(3, 3, [[3, 2], [4, 1]], 0.3), budget(canceled=True), ignore)
+    assert answer.solution is not None
+    assert answer.bound is not None
+    with pytest.raises(TypeError):
+        solve_tiers(tiers(3, 3, [[3, 2], [4, 1]], 0.3), budget(), ignore)
