@@ -37,7 +37,7 @@ class _Moves:
 
     option (O,): columns of the problem, and n + k for choosing nothing in class k; class_of, costs, worse (O,): their
     classes, costs and reduced costs; usage (O, m): of the coupling rows. source, target (M,): positions among the
-    options; those from option o are first (O + 1,) at o to o + 1. takes (M, m), adds (M,): how the usage of the rows and
+    options; first (O + 1,): where those from each option begin. takes (M, m), adds (M,): how the usage of the rows and
     the cost change.
     """
 

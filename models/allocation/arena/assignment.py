@@ -94,8 +94,8 @@ class Assignment:
         return savings, savings + (worst - largest)
 
     def most_gained(self, job: int, blocks: IntVector, saved: FloatVector, num_moves: int) -> FloatVector:
-        """At least what `gain` (b,) is, of any way of at most `num_moves` moves that together save at most `saved` (b,),
-        to each of the `blocks` (b,)."""
+        """What `gain` is at most (b,), of any way to each of the `blocks` (b,) by at most `num_moves` moves, which save
+        at most `saved` (b,) together."""
         own, costs = float(self.costs[job]), self._block_costs[job, blocks]
         none = saved == -np.inf
         saved = np.where(none, 0.0, saved)

@@ -25,7 +25,7 @@ class _Changes:
     """Changes that fit once the slack (m,) covers what they take beyond what they free.
 
     kinds: int64 (k,), ascending, each with a launched job that can change so. freed: int64 (m, k); relieving: int64
-    (r, k), the same in the rows of interest; fixed: int64 (f, k), in those in which no change of the site frees anything.
+    (r, k), the same in the rows of interest; fixed: int64 (f, k), in those in which no change of the site frees any.
     gains: float64 (k,) and jobs: int64 (k,), of the best change of each kind. savings: float64 (k,), the most that a
     change of the kind saves; rates: float64 (k,), the same per GPU that it can free there.
     """
@@ -117,8 +117,8 @@ class Room:
         return float(self._gains[kind, 0]), {int(self._jobs[kind, 0]): self._target(kind)}
 
     def most_saved(self, blocks: IntVector, depth: int, mover: int | None = None) -> FloatVector:
-        """What the moves of any way of `ways` to each of the `blocks` (b,) save together at most, or of `ways_for` where
-        there is a mover; 0 where there is room without, -inf where no change makes any.
+        """What the moves of any way of `ways` to each of the `blocks` (b,), or of `ways_for` for a `mover`, save at
+        most together; 0 where there is room without, -inf where no change makes any.
 
         What they free is at least what is lacking. So, where every change costs, they cost at least as much as if all
         of it were freed at the least cost per GPU.
