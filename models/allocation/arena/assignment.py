@@ -54,7 +54,9 @@ class Assignment:
         # The same as numbers of Python's, for what is looked up one by one.
         self._costs_of: list[list[float]] = self._block_costs.tolist()
         self._own: list[float] = self.costs.tolist()
-        self._largest_first = sorted(zip((-self.costs).tolist(), range(self.costs.size), strict=True))
+        self._largest_first: list[tuple[float, int]] = sorted(
+            zip((-self.costs).tolist(), range(self.costs.size), strict=True)
+        )
 
     def apply(self, moves: Moves) -> set[int]:
         """Give the jobs their new blocks. Returns the configurations that jobs leave and come to."""

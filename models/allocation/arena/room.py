@@ -223,7 +223,7 @@ class Room:
             new = assignment.offered_costs
             seen |= ((new > before) & (new < np.inf)).any(axis=1)
             return set(chosen[seen].tolist()) - {_NOBODY}
-        kinds = (self._costs > now).any(axis=1).nonzero()[0]
+        kinds = np.flatnonzero((self._costs > now).any(axis=1))
         sources = assignment.offered[kinds // max(1, self._size)]
         return {*chosen[seen].tolist(), *sources.tolist()} - {_NOBODY}
 
