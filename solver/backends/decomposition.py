@@ -377,13 +377,14 @@ class _Search:
         return is_small and is_unmerged and core.columns.size > _SMALLER * self._problem.num_columns
 
     def _solve_whole(self) -> TerminationReason | Limit:
-        """Solve the problem as it was given, by the way that HiGHS goes by itself, from the best point known."""
+        """Solve the problem as it was given, by the way of HiGHS itself, from the best point that is known."""
         self._num_cores += 1
         self._core_size = self._structure.cost.size
         left_s = max(_LEAST_TIME_S, self._options.time_limit_s - self._feed.elapsed_s())
         inner = SolveMonitor(on_progress=self._watch_whole, canceled=self._monitor.canceled)
         start = self._options.warm_start if self._point is None else self._point
-        result = self._highs.solve(self._problem, replace(self._options, time_limit_s=left_s, warm_start=start), inner)
+        options = replace(self._options, time_limit_s=left_s, warm_start=start)
+        result = self._highs.solve(self._problem, options, inner)
         self._num_nodes += result.statistics.num_nodes or 0
         if result.incumbent is not None:
             self._offer(result.incumbent)

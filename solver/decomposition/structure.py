@@ -71,9 +71,8 @@ class ChoiceProblem:
         return self.offset + float(self.copies @ np.where(self.required, most, np.maximum(most, 0.0)))
 
     def refutes(self, multipliers: FloatVector, bound: float) -> bool:
-        """Whether L(`multipliers`) = `bound` proves that no choice keeps the coupling rows: all would cost more than
-        the dearest one. Nor does any within the tolerance of points, which may take that much more of what is
-        priced."""
+        """Whether L(`multipliers`) = `bound` proves that no choice keeps the coupling rows, not even within the
+        tolerance of points: all that do would cost more than the dearest choice."""
         beyond = FEASIBILITY_TOLERANCE * np.maximum(np.abs(self.limit), 1.0)
         return bound - float(beyond @ multipliers) > self.highest
 
