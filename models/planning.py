@@ -18,6 +18,7 @@ from solver.options import SolveOptions
 from solver.registry import AUTO
 from solver.result import TerminationReason
 from solver.solve import load_backend
+from stowplan.collection import without_collection
 from stowplan.errors import InputError, Issue, Severity, UnverifiedPlanError, raise_for_errors
 
 # Explaining an infeasible model is a courtesy; it must not cost more than a short solve.
@@ -57,13 +58,14 @@ def plan(
     """
     load(request.parameters, request.options)
     clock = PhaseClock(request.options.time_limit_s)
-    with clock.phase("validate"):
-        issues = [] if validated else request_issues(request.snapshot, request.parameters)
-        raise_for_errors(issues, "request")
-        fault = solver_fault(request.parameters, request.options.solver)
-        if fault is not None:
-            raise InputError(f"the solver {fault}")
-    formulation = formulate(request, clock)
+    with without_collection():
+        with clock.phase("validate"):
+            issues = [] if validated else request_issues(request.snapshot, request.parameters)
+            raise_for_errors(issues, "request")
+            fault = solver_fault(request.parameters, request.options.solver)
+            if fault is not None:
+                raise InputError(f"the solver {fault}")
+        formulation = formulate(request, clock)
     with clock.phase("solve"):
         if resume is None:
             result = formulation.solve(request.options, monitor or SolveMonitor())
@@ -73,9 +75,10 @@ def plan(
     unplaced: tuple[UnplacedJob, ...] = ()
     plan_: Plan | None = None
     if result.incumbent is not None and result.objective is not None:
-        plan_ = formulation.extract(result.incumbent, clock)
-        with clock.phase("verify"):
-            _verify(formulation, plan_, result.objective)
+        with without_collection():
+            plan_ = formulation.extract(result.incumbent, clock)
+            with clock.phase("verify"):
+                _verify(formulation, plan_, result.objective)
     elif result.termination is TerminationReason.INFEASIBLE:
         with clock.phase("explain"):
             conflicts, unplaced = formulation.conflicts(_CONFLICT_TIME_LIMIT_S), formulation.unplaced()

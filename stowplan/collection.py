@@ -7,7 +7,8 @@ from contextlib import contextmanager
 
 @contextmanager
 def without_collection() -> Iterator[None]:
-    """Let nobody look for cycles: reading makes many objects and no cycle, and the search took a third of its time.
+    """Let nobody look for cycles: reading and planning make many objects and hardly a cycle, and the search took a
+    third of the time of reading.
 
     Threads that do this beside one another may end it for one another, and never for good.
     """

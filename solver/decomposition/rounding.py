@@ -37,7 +37,8 @@ class _Moves:
 
     option (O,): columns of the problem, and n + k for choosing nothing in class k; class_of, costs, worse (O,): their
     classes, costs and reduced costs; usage (O, m): of the coupling rows. source, target (M,): positions among the
-    options.
+    options; first (O + 1,): where those from each option begin. takes (M, m), adds (M,): how the usage of the rows and
+    the cost change.
     """
 
     option: IntVector
@@ -47,10 +48,9 @@ class _Moves:
     usage: FloatMatrix
     source: IntVector
     target: IntVector
-
-    def takes(self, moves: IntVector) -> FloatMatrix:
-        """How the usage of the rows changes (N, m) by `moves` (N,)."""
-        return np.asarray(self.usage[self.target[moves]] - self.usage[self.source[moves]])
+    first: IntVector
+    takes: FloatMatrix
+    adds: FloatVector
 
 
 def round_choice(
@@ -154,6 +154,9 @@ def _moves(problem: ChoiceProblem, reduced: ReducedCosts, options: IntVector) ->
         usage=usage,
         source=source,
         target=target,
+        first=np.concatenate([[0], np.cumsum(others)]),
+        takes=usage[target] - usage[source],
+        adds=costs[target] - costs[source],
     )
 
 
@@ -165,6 +168,7 @@ class _Descent:
         self._num_columns = problem.cost.size
         self._single = problem.copies[moves.class_of] == 1
         self._held = start[moves.option]
+        self._can_move = self._held[moves.source] > 0
         self._slack = problem.limit - moves.usage.T @ self._held
         self._value = problem.offset + float(moves.costs @ self._held)
         self._tolerance = _ROUNDING * np.maximum(1.0, np.abs(problem.limit))
@@ -191,12 +195,12 @@ class _Descent:
         for _ in range(_MOST_STEPS):
             if stop() or (self.is_feasible and is_enough(self._value)):
                 return
-            active = np.flatnonzero(self._held[moves.source] > 0)
+            active = self._can_move.nonzero()[0]
             if not active.size:
                 return
             exceeded = float(np.maximum(-self._slack, 0.0) @ price)
-            costs = moves.costs[moves.target[active]] - moves.costs[moves.source[active]] - exceeded
-            gain = costs + np.maximum(moves.takes(active) - self._slack, 0.0) @ price
+            takes = moves.takes[active]
+            gain = moves.adds[active] - exceeded + np.maximum(takes - self._slack, 0.0) @ price
             best = int(gain.argmin())
             least = -_ROUNDING * max(1.0, abs(self._value))
             if gain[best] < least:
@@ -220,7 +224,7 @@ class _Descent:
             chosen = np.union1d(nearest, cheapest)
             active, gain = active[chosen], gain[chosen]
         both = np.add.outer(gain, gain)
-        takes = moves.takes(active)
+        takes = moves.takes[active]
         # Moves are worth together what each is worth, but for the rows that both of them change.
         alone = np.maximum(takes - self._slack, 0.0)
         now = np.maximum(-self._slack, 0.0)
@@ -247,5 +251,7 @@ class _Descent:
         source, target = int(self._moves.source[move]), int(self._moves.target[move])
         self._held[source] -= 1
         self._held[target] += 1
+        for option in (source, target):
+            self._can_move[self._moves.first[option] : self._moves.first[option + 1]] = self._held[option] > 0
         self._slack = self._slack + self._moves.usage[source] - self._moves.usage[target]
         self._value += float(self._moves.costs[target] - self._moves.costs[source])

@@ -1,6 +1,7 @@
 """The whole road: validate, formulate, solve, extract, verify."""
 
-from collections.abc import Sequence
+import gc
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -55,6 +56,23 @@ def example_request(**options: object) -> PlanRequest:
         parameters=SiaParameters(fairness_power=1.0),
         options=replace(SolveOptions(relative_gap=0.0), **options),  # type: ignore[arg-type]
     )
+
+
+def test_cycles_are_looked_for_while_it_solves_and_not_beside(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[str, bool]] = []
+    for name in ("solve", "extract", "violations"):
+        method = getattr(SiaFormulation, name)
+
+        def watched(*given: object, method: Callable[..., object] = method, name: str = name) -> object:
+            seen.append((name, gc.isenabled()))
+            return method(*given)
+
+        monkeypatch.setattr(SiaFormulation, name, watched)
+    plan(example_request())
+    assert seen == [("solve", True), ("extract", False), ("violations", False)]
+    with pytest.raises(InputError):
+        plan(example_request(solver="none"))
+    assert gc.isenabled()
 
 
 @pytest.mark.parametrize("solver", ["highs", "scip", "decomposition"])

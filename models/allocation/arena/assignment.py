@@ -46,18 +46,24 @@ class Assignment:
         self.offered: IntVector = np.flatnonzero(offered.any(axis=0))
         sign = instance.sense.sign
         self.costs: FloatVector = sign * baseline(instance)
-        self._mean = instance.mean_share if instance.is_min_max else 1.0
+        self.is_min_max = instance.is_min_max
+        self._mean = instance.mean_share if self.is_min_max else 1.0
         # Blocks that are not offered cost beyond all: no change to them gains.
         self._block_costs: FloatMatrix = np.where(offered, sign * instance.utility.value, np.inf)
         self.offered_costs: FloatMatrix = np.ascontiguousarray(self._block_costs[:, self.offered])
-        self._largest_first = sorted(zip((-self.costs).tolist(), range(self.costs.size), strict=True))
+        # The same as numbers of Python's, for what is looked up one by one.
+        self._costs_of: list[list[float]] = self._block_costs.tolist()
+        self._own: list[float] = self.costs.tolist()
+        self._largest_first: list[tuple[float, int]] = sorted(
+            zip((-self.costs).tolist(), range(self.costs.size), strict=True)
+        )
 
     def apply(self, moves: Moves) -> set[int]:
         """Give the jobs their new blocks. Returns the configurations that jobs leave and come to."""
         concerned = {int(self.chosen[i]) for i in moves} | set(moves.values())
         for i, c in moves.items():
             self.slack = self.slack_without(i) - self.demand[:, c]
-            self._set_cost(i, float(self._block_costs[i, c]))
+            self._set_cost(i, self._costs_of[i][c])
             self.chosen[i] = c
         return concerned - {-1}
 
@@ -75,28 +81,29 @@ class Assignment:
         first, second = (*(max(0.0, -cost) for cost, _ in self._largest_first[:2]), 0.0, 0.0)[:2]
         return first, second
 
-    def savings(self, jobs: IntVector) -> FloatMatrix:
-        """How much better b sum c gets (n, K) when one of the jobs (n,) gets one of the offered configurations; -inf
-        for blocks that it is not offered."""
-        return np.asarray(self._mean * (self.costs[jobs, None] - self.offered_costs[jobs]))
-
-    def gains(self, jobs: IntVector, savings: FloatMatrix) -> FloatMatrix:
-        """How much better the objective gets (n, K) by the same changes, each by itself."""
-        if not self.instance.is_min_max:
-            return savings
+    def gains(self, jobs: IntVector) -> tuple[FloatMatrix, FloatMatrix]:
+        """How much better b sum c (n, K) and the objective (n, K) get when one of the jobs (n,) gets one of the offered
+        configurations, each by itself; -inf for blocks that it is not offered."""
         own, new = self.costs[jobs, None], self.offered_costs[jobs]
+        savings = self._mean * (own - new)
+        if not self.is_min_max:
+            return savings, savings
         worst, others = self.two_largest()
-        return np.asarray(savings + (worst - np.maximum(np.where(own == worst, others, worst), new)))
+        largest = np.maximum(new, worst)
+        alone = (own[:, 0] == worst).nonzero()[0]
+        if alone.size:
+            largest[alone] = np.maximum(new[alone], others)
+        return savings, savings + (worst - largest)
 
     def most_gained(self, job: int, blocks: IntVector, saved: FloatVector, num_moves: int) -> FloatVector:
-        """At least what `gain` (b,) is, of any way of at most `num_moves` moves that together save at most `saved` (b,),
-        to each of the `blocks` (b,)."""
+        """What `gain` is at most (b,), of any way to each of the `blocks` (b,) by at most `num_moves` moves, which save
+        at most `saved` (b,) together."""
         own, costs = float(self.costs[job]), self._block_costs[job, blocks]
         none = saved == -np.inf
         saved = np.where(none, 0.0, saved)
         gained = self._mean * (own - costs) + saved
         size = self._mean * (abs(own) + np.abs(costs)) + np.abs(saved)
-        if self.instance.is_min_max:
+        if self.is_min_max:
             worst, _ = self.two_largest()
             gained += worst - np.maximum(costs, self._least_worst(job, num_moves))
             size += worst + np.abs(costs)
@@ -104,15 +111,15 @@ class Assignment:
 
     def way(self, moves: Moves) -> Way:
         """The moves with what they cost and save as things stand."""
-        costs = tuple(float(self._block_costs[i, c]) for i, c in moves.items())
-        savings = tuple(float(self.costs[i]) - cost for i, cost in zip(moves, costs, strict=True))
+        costs = tuple([self._costs_of[i][c] for i, c in moves.items()])
+        savings = tuple([self._own[i] - cost for i, cost in zip(moves, costs, strict=True)])
         return Way(moves=moves, costs=costs, savings=savings)
 
     def gain(self, way: Way, job: int, c: int) -> float:
         """How much better the objective gets when job `job` gets configuration c, and all moves of the way are made."""
-        cost = float(self._block_costs[job, c])
-        gain = self._mean * math.fsum((*way.savings, float(self.costs[job]) - cost))
-        if self.instance.is_min_max:
+        cost = self._costs_of[job][c]
+        gain = self._mean * math.fsum((*way.savings, self._own[job] - cost))
+        if self.is_min_max:
             gain += self._worst_without(()) - max(self._worst_without({*way.moves, job}), *way.costs, cost)
         return gain
 
@@ -124,9 +131,12 @@ class Assignment:
 
     def _worst_without(self, jobs: Collection[int]) -> float:
         """Largest cost of the other jobs, 0 when there are none."""
-        return next((max(0.0, -cost) for cost, i in self._largest_first if i not in jobs), 0.0)
+        for cost, i in self._largest_first:
+            if i not in jobs:
+                return max(0.0, -cost)
+        return 0.0
 
     def _set_cost(self, job: int, cost: float) -> None:
-        del self._largest_first[bisect_left(self._largest_first, (-float(self.costs[job]), job))]
+        del self._largest_first[bisect_left(self._largest_first, (-self._own[job], job))]
         insort(self._largest_first, (-cost, job))
-        self.costs[job] = cost
+        self.costs[job] = self._own[job] = cost

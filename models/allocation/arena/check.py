@@ -101,14 +101,16 @@ class _Audit:
             )
         ]
         self._node_size = node_sizes(self._shapes)
+        self._held_shapes = {job.id: held_shape(job, self._nodes) for job in snapshot.jobs}
+        self._present_shapes = {job.id: self._look_up_present(job) for job in snapshot.jobs}
         self.is_fairness = parameters.objective is ArenaObjective.FINISH_TIME_FAIRNESS
 
     def speeds(self, job: Job, row: FloatVector) -> dict[Shape, float]:
         """Samples/s of the shapes that the job's bounds, types and adaptivity allow (a pinned one: its own too)."""
         own = self._held(job) if self._is_pinned(job) else None
         return {
-            shape: float(speed)
-            for shape, speed in zip(self._shapes, row, strict=True)
+            shape: speed
+            for shape, speed in zip(self._shapes, row.tolist(), strict=True)
             if speed > 0 and (shape == own or allows(job, shape[0], shape[2]))
         }
 
@@ -275,6 +277,9 @@ class _Audit:
 
     def _present(self, job: Job) -> Shape | None:
         """The shape in which a running job may stay; None where it waits or has to move."""
+        return self._present_shapes[job.id]
+
+    def _look_up_present(self, job: Job) -> Shape | None:
         if self._is_pinned(job):
             return self._held(job)
         kept = kept_shape(job, self._nodes, self._node_size)
@@ -282,7 +287,7 @@ class _Audit:
 
     def _held(self, job: Job) -> Shape | None:
         """Type, nodes and GPUs on which the job runs; None when it waits."""
-        return held_shape(job, self._nodes)
+        return self._held_shapes[job.id]
 
     def _runs(self, job: Job) -> bool:
         return self._held(job) is not None and job.preemptible

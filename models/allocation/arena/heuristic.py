@@ -193,11 +193,13 @@ class _Scheduler:
         own = int(self._assignment.chosen[i])
         blocks = self._instance.pair_configurations[self._pairs[i]]
         blocks = blocks[blocks != own]
+        saved = self._room.most_saved(blocks, self._depth, i if own >= 0 else None)
+        most = self._assignment.most_gained(i, blocks, saved, self._depth)
 
         def ways(c: int) -> Iterable[Way]:
             return self._room.ways_for(i, c, self._depth, self._must_stop)
 
-        if not self._take_best(i, blocks, np.full(blocks.size, np.inf), ways, must_gain=True):
+        if not self._take_best(i, blocks, most, ways, must_gain=True):
             return False
         self._num_scaled_up += int(own >= 0)
         return True

@@ -25,7 +25,7 @@ class _Changes:
     """Changes that fit once the slack (m,) covers what they take beyond what they free.
 
     kinds: int64 (k,), ascending, each with a launched job that can change so. freed: int64 (m, k); relieving: int64
-    (r, k), the same in the rows of interest; fixed: int64 (f, k), in those in which no change of the site frees anything.
+    (r, k), the same in the rows of interest; fixed: int64 (f, k), in those in which no change of the site frees any.
     gains: float64 (k,) and jobs: int64 (k,), of the best change of each kind. savings: float64 (k,), the most that a
     change of the kind saves; rates: float64 (k,), the same per GPU that it can free there.
     """
@@ -85,6 +85,7 @@ class Room:
         num_best = max(1, depth)
         self._gains: FloatMatrix = np.full((self._size**2, num_best), -np.inf)
         self._jobs: IntMatrix = np.full((self._size**2, num_best), _NOBODY)
+        self._costs: FloatMatrix = np.full((self._size**2, num_best), -np.inf)
         self._savings: FloatVector = np.full(self._size**2, -np.inf)
         self._stale = set(range(self._size))
         self._worst = assignment.two_largest()
@@ -100,7 +101,7 @@ class Room:
     def moved(self, concerned: Iterable[int]) -> None:
         """Jobs have moved, away from and to the configurations `concerned`."""
         self._stale.update(self._number[c] for c in concerned)
-        if self._assignment.instance.is_min_max:
+        if self._assignment.is_min_max:
             before, self._worst = self._worst, self._assignment.two_largest()
             if before != self._worst:
                 self._stale.update(self._number[c] for c in self._shaken(before[0], self._worst[0]))
@@ -115,20 +116,21 @@ class Room:
         kind = int(kinds[self._gains[kinds, 0].argmax()])
         return float(self._gains[kind, 0]), {int(self._jobs[kind, 0]): self._target(kind)}
 
-    def most_saved(self, blocks: IntVector, depth: int) -> FloatVector:
-        """What the moves of any way of `ways` to each of the `blocks` (b,) save together at most; 0 where there is room
-        without, -inf where no change makes any.
+    def most_saved(self, blocks: IntVector, depth: int, mover: int | None = None) -> FloatVector:
+        """What the moves of any way of `ways` to each of the `blocks` (b,), or of `ways_for` for a `mover`, save at
+        most together; 0 where there is room without, -inf where no change makes any.
 
         What they free is at least what is lacking. So, where every change costs, they cost at least as much as if all
         of it were freed at the least cost per GPU.
         """
         self._refresh()
-        assignment, slack = self._assignment, self._assignment.slack
+        assignment = self._assignment
+        slack = assignment.slack if mover is None else assignment.slack_without(mover)
         short = assignment.units @ np.maximum(assignment.demand[:, blocks] - slack[:, None], 0)
         where = self._site_of[blocks]
-        now = slack.tobytes()
+        standing = slack.tobytes()
         for k in set(where.tolist()):
-            self._bound(k, now)
+            self._bound(k, slack, standing)
         rate, largest = self._bounds[where].T
         saved = np.where(rate < 0.0, rate * np.maximum(short, 1), depth * largest)
         return np.where(short > 0, saved, 0.0)
@@ -221,8 +223,7 @@ class Room:
             new = assignment.offered_costs
             seen |= ((new > before) & (new < np.inf)).any(axis=1)
             return set(chosen[seen].tolist()) - {_NOBODY}
-        new = assignment.offered_costs[self._jobs, self._after[:, None]]
-        kinds = np.flatnonzero(((new > now) & (self._jobs != _NOBODY)).any(axis=1))
+        kinds = np.flatnonzero((self._costs > now).any(axis=1))
         sources = assignment.offered[kinds // max(1, self._size)]
         return {*chosen[seen].tolist(), *sources.tolist()} - {_NOBODY}
 
@@ -254,16 +255,16 @@ class Room:
             )
         return site.changes
 
-    def _bound(self, k: int, slack: bytes) -> None:
+    def _bound(self, k: int, slack: IntVector, standing: bytes) -> None:
         """Look up the most that a change saves per GPU that it can free at site k, and alone, of those that may come to
         fit: in the rows that no change of the site frees, what does not fit now never will."""
         site = self._sites[k]
-        if self._bounded[k] == (slack, site.version):
+        if self._bounded[k] == (standing, site.version):
             return
         changes = self._changes(site)
-        fits = _fitting(changes.fixed, self._assignment.slack[site.fixed])
+        fits = _fitting(changes.fixed, slack[site.fixed])
         self._bounds[k] = changes.rates.max(initial=-np.inf, where=fits), changes.savings.max(initial=0.0, where=fits)
-        self._bounded[k] = (slack, site.version)
+        self._bounded[k] = (standing, site.version)
 
     def _target(self, kind: int) -> int:
         """The configuration that a kind of change ends with."""
@@ -273,12 +274,14 @@ class Room:
         """Look up the best changes again where they may be others. Most often they are not, where only the largest cost
         is another one."""
         changed = set()
+        costs, targets = self._assignment.offered_costs, np.arange(self._size)[:, None]
         for before in self._stale:
             own = slice(before * self._size, (before + 1) * self._size)
             gains, jobs, savings = self._best(before, frozenset())
             known = ((jobs, self._jobs[own]), (gains, self._gains[own]), (savings, self._savings[own]))
             if not all(np.array_equal(one, other) for one, other in known):
                 self._gains[own], self._jobs[own], self._savings[own] = gains, jobs, savings
+                self._costs[own] = np.where(jobs == _NOBODY, -np.inf, costs[jobs, targets])
                 changed.add(before)
         self._stale.clear()
         for site in self._sites if changed else ():
@@ -296,8 +299,8 @@ class Room:
             jobs = jobs[~_is_any(jobs, left_out)]
         if not jobs.size:
             return gains, found, np.full(self._size, -np.inf)
-        savings = self._assignment.savings(jobs)
-        left = np.array(self._assignment.gains(jobs, savings).T, order="C")
+        savings, gained = self._assignment.gains(jobs)
+        left = np.array(gained.T, order="C")
         left[before] = -np.inf
         every = np.arange(self._size)
         for rank in range(min(num_best, jobs.size)):
