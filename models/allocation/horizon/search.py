@@ -225,6 +225,7 @@ class Search:
             relative_gap=min(_CAREFUL, self._options.relative_gap) * self._of_times,
             warm_start=self._known_within(columns),
             prices=None,
+            sub_programs=False,
         )
         result = solve(problem, options, replace(self._monitor, on_progress=tell))
         if result.incumbent is not None and result.objective is not None:
