@@ -12,6 +12,7 @@ from scipy import sparse
 
 from models.allocation.constraint_group import ConstraintGroup, stacked
 from models.allocation.horizon.instance import HorizonInstance
+from solver.decomposition.structure import ChoiceProblem
 from solver.problem import MatrixProblem
 from stowplan.arrays import FloatVector, IntVector, Mask
 
@@ -109,43 +110,35 @@ def tail_most(instance: HorizonInstance) -> float:
     return 0.0 if tail is None else max(1.0, tail.most_s * _ROUNDING)
 
 
-def relaxation(instance: HorizonInstance) -> MatrixProblem:
-    """The linear relaxation without the pairs, which are sums of schedules: rows `one_schedule`, those that make the
-    present placeable, `capacity[type]@k` and `tail[job]`, all of them. Columns of the tail are counted in their upper
-    bound, so that all columns lie in [0, 1]."""
-    found, planned, rows = instance.schedules, instance.sia.planned, instance.sia.rows
-    row_of = np.full(len(instance.jobs), -1, dtype=np.int64)
-    row_of[planned] = np.arange(planned.size)
-    columns = np.arange(len(found))
-    begins = columns[found.pair >= 0]
-    of_pair = sparse.csr_array(rows.coefficients[:, instance.pair_configurations].astype(np.float64))
-    matrix = sparse.vstack(
-        [
-            _ones(row_of[found.job], columns, (planned.size, len(found))),
-            of_pair @ _ones(found.pair[begins], begins, (instance.pair_jobs.size, len(found))),
-            found.use,
-        ],
-        format="csc",
-    )
-    limits = np.concatenate([np.ones(planned.size), rows.limits, instance.open_gpus[:, 1:].ravel()])
+def relaxation(instance: HorizonInstance) -> ChoiceProblem:
+    """The program without the pairs, which are sums of schedules, as a choice: each job has one schedule. Rows that
+    couple are those that make the present placeable, `capacity[type]@k` and `tail[job]`, all of them. Columns of the
+    tail are choices of their own, and counted in their upper bound."""
+    found, rows, num_tail = instance.schedules, instance.sia.rows, instance.num_tail
+    takes = np.concatenate([rows.coefficients[:, instance.pair_configurations].T, np.zeros((1, len(rows.names)))])
+    now = sparse.csr_array(takes.astype(np.float64))[found.pair]
+    coupling = _merged(sparse.csr_array(now), sparse.csr_array(found.use.T))
+    limit = np.concatenate([rows.limits, instance.open_gpus[:, 1:].ravel()])
     most_s = tail_most(instance)
-    objective, num_columns = np.concatenate([instance.cost, most_s * _tail_cost(instance)]), len(found)
     for group in _tail(instance):
-        num_columns += instance.num_tail
-        times, excess = group.matrix[:, : len(found)], most_s * group.matrix[:, -instance.num_tail :]
-        matrix = sparse.block_array([[matrix, None], [times, excess]], format="csc")
-        limits = np.concatenate([limits, group.limits])
-    return MatrixProblem(
-        name="horizon-relaxed",
-        sense=instance.sense,
-        objective=objective,
+        times, excess = group.matrix[:, : len(found)], most_s * group.matrix[:, -num_tail:]
+        coupling = sparse.csr_array(sparse.block_array([[coupling, times.T], [None, excess.T]], format="csr"))
+        limit = np.concatenate([limit, group.limits])
+    start = np.flatnonzero(np.diff(found.job, prepend=-1, append=len(instance.jobs)))
+    start = np.concatenate([start, len(found) + 1 + np.arange(num_tail)])
+    num_jobs, num_columns = start.size - 1 - num_tail, len(found) + num_tail
+    return ChoiceProblem(
+        cost=np.concatenate([instance.cost, most_s * _tail_cost(instance)]),
+        start=start,
+        copies=np.ones(num_jobs + num_tail, dtype=np.int64),
+        required=np.arange(num_jobs + num_tail) < num_jobs,
+        coupling=coupling,
+        limit=limit,
+        rows=np.arange(limit.size),
         offset=instance.offset,
-        matrix=sparse.csc_array(matrix),
-        row_lower=np.where(np.arange(limits.size) < planned.size, limits, -np.inf),
-        row_upper=limits,
-        lower=np.zeros(num_columns),
-        upper=np.ones(num_columns),
-        integrality=np.zeros(num_columns, dtype=np.bool_),
+        class_of=np.repeat(np.arange(num_jobs + num_tail), np.diff(start)),
+        origin=np.arange(num_columns),
+        origin_start=start[:-1],
     )
 
 
@@ -233,6 +226,18 @@ def capacity_names(instance: HorizonInstance) -> tuple[str, ...]:
     """`capacity[type]@k` of every type and later interval, in the order of `Schedules.use`."""
     later = range(1, instance.intervals.num)
     return tuple(f"capacity[{name}]@{k}" for name in instance.sia.configurations.gpu_types for k in later)
+
+
+def _merged(first: "sparse.csr_array", second: "sparse.csr_array") -> "sparse.csr_array":
+    """The columns of both, side by side."""
+    starts = first.indptr + second.indptr
+    is_first = np.repeat(
+        np.tile([True, False], first.shape[0]), np.column_stack([np.diff(first.indptr), np.diff(second.indptr)]).ravel()
+    )
+    indices, values = np.empty(starts[-1], dtype=np.int64), np.empty(starts[-1])
+    indices[is_first], indices[~is_first] = first.indices, second.indices + first.shape[1]
+    values[is_first], values[~is_first] = first.data, second.data
+    return sparse.csr_array((values, indices, starts), shape=(first.shape[0], first.shape[1] + second.shape[1]))
 
 
 def _ones(rows: IntVector, columns: IntVector, shape: tuple[int, int]) -> "sparse.csr_array":
