@@ -80,10 +80,11 @@ def column_names(instance: HorizonInstance) -> tuple[str, ...]:
 
 
 def assemble(instance: HorizonInstance) -> MatrixProblem:
-    """The program in matrix form, without names."""
-    num_pairs, num_schedules, num_tail = instance.pair_jobs.size, len(instance.schedules), instance.num_tail
-    num_columns = num_schedules + num_pairs + num_tail
-    matrix, row_lower, row_upper = stacked(constraint_groups(instance), num_columns)
+    """The program in matrix form, without names: the rows of `constraint_groups`."""
+    found, num_pairs, num_tail = instance.schedules, instance.pair_jobs.size, instance.num_tail
+    num_columns = len(found) + num_pairs + num_tail
+    rows = stacked(constraint_groups(instance), num_columns) if num_tail else _without_tail(instance)
+    matrix, row_lower, row_upper = rows
     columns = np.arange(num_columns)
     return MatrixProblem(
         name="horizon",
@@ -94,8 +95,37 @@ def assemble(instance: HorizonInstance) -> MatrixProblem:
         row_lower=row_lower,
         row_upper=row_upper,
         lower=np.zeros(num_columns),
-        upper=np.where(columns < num_schedules + num_pairs, 1.0, tail_most(instance)),
-        integrality=(columns >= num_schedules) & (columns < num_schedules + num_pairs),
+        upper=np.where(columns < len(found) + num_pairs, 1.0, tail_most(instance)),
+        integrality=(columns >= len(found)) & (columns < len(found) + num_pairs),
+    )
+
+
+def _without_tail(instance: HorizonInstance) -> tuple["sparse.csc_array", FloatVector, FloatVector]:
+    """What `stacked` makes of the groups, column by column, which takes a fraction of its time: a schedule has a 1 for
+    its job and for its pair, and its use; a pair -1, and what it takes of the rows that make it placeable."""
+    found, rows, planned = instance.schedules, instance.sia.rows, instance.sia.planned
+    num_pairs = instance.pair_jobs.size
+    row_of = np.zeros(len(instance.jobs), dtype=np.int64)
+    row_of[planned] = np.arange(planned.size)
+    coefficients = rows.coefficients[:, instance.pair_configurations].astype(np.float64)
+    placeable = np.flatnonzero(coefficients.any(axis=1))
+    use = sparse.csr_array(found.use.T)
+    used = np.flatnonzero(np.bincount(use.indices, minlength=use.shape[1]))
+    if used.size < use.shape[1]:
+        use = sparse.csr_array(use[:, used])
+    width = num_pairs + placeable.size
+    schedules = _merged(_one_each(row_of[found.job], planned.size), _merged(_one_each(found.pair, width), use))
+    takes = sparse.csr_array(coefficients[placeable].T)
+    pairs = _merged(_one_each(np.arange(num_pairs), num_pairs, -1.0), takes)
+    pairs = sparse.csr_array(
+        (pairs.data, pairs.indices + planned.size, pairs.indptr), shape=(num_pairs, schedules.shape[1])
+    )
+    limits = np.concatenate([rows.limits[placeable], instance.open_gpus[:, 1:].ravel()[used]])
+    equal = np.concatenate([np.ones(planned.size), np.zeros(num_pairs)])
+    return (
+        sparse.csc_array(sparse.vstack([schedules, pairs], format="csr").T),
+        np.concatenate([equal, np.full(limits.size, -np.inf)]),
+        np.concatenate([equal, limits]),
     )
 
 
@@ -238,6 +268,13 @@ def _merged(first: "sparse.csr_array", second: "sparse.csr_array") -> "sparse.cs
     indices[is_first], indices[~is_first] = first.indices, second.indices + first.shape[1]
     values[is_first], values[~is_first] = first.data, second.data
     return sparse.csr_array((values, indices, starts), shape=(first.shape[0], first.shape[1] + second.shape[1]))
+
+
+def _one_each(columns: IntVector, num_columns: int, value: float = 1.0) -> "sparse.csr_array":
+    """Rows with `value` in one of the `columns` each, or nothing, which is -1."""
+    some = columns >= 0
+    heads = np.concatenate([[0], np.cumsum(some)])
+    return sparse.csr_array((np.full(heads[-1], value), columns[some], heads), shape=(columns.size, num_columns))
 
 
 def _ones(rows: IntVector, columns: IntVector, shape: tuple[int, int]) -> "sparse.csr_array":
