@@ -176,7 +176,8 @@ class Search:
     def _part_of_times(self, sifted: Sifted) -> float:
         """What part of the relaxation's objective are times, and not what jobs pay that have waited for too long."""
         found = self._instance.schedules
-        late = float(np.where(found.pair < 0, self._instance.late[found.job], 0.0) @ sifted.point[: len(found)])
+        waits = np.flatnonzero((found.pair < 0) & (sifted.point[: len(found)] > 0))
+        late = float(self._instance.late[found.job[waits]] @ sifted.point[waits])
         if sifted.objective is None or sifted.objective <= 0:
             return 1.0
         return max(_LEAST_OF_TIMES, 1.0 - late / sifted.objective)
