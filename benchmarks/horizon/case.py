@@ -59,9 +59,8 @@ class Asked:
     hours: float | None = None
 
     def horizon(self, given: Mapping[str, object] | None = None, /, **changed: object) -> str:
-        """The policy under test: `given` by a part, then as asked, then `changed` (None: as usual)."""
-        parameters = {**(given or {}), **self.parameters, **changed}
-        return policy("horizon", {name: value for name, value in parameters.items() if value is not None})
+        """The policy under test: `given` by a part, then as asked, then `changed`."""
+        return policy("horizon", {**(given or {}), **self.parameters, **changed})
 
 
 def policy(name: str, parameters: Mapping[str, object]) -> str:

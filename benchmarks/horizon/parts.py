@@ -69,6 +69,7 @@ def _ablation(asked: Asked) -> Iterator[Case]:
         whole,
         replace(whole, name="one interval", policy=asked.horizon(num_intervals=1, horizon_s=None)),
         replace(whole, name="two intervals", policy=asked.horizon(num_intervals=2)),
+        replace(whole, name="to the end of all jobs", policy=asked.horizon(horizon_s=None, backlog_efficiency=None)),
         replace(whole, name="changes for nothing", policy=asked.horizon(restart_price=0)),
         replace(whole, name="goodputs ±10 %", noise=0.1),
         replace(whole, name="goodputs ±20 %", noise=0.2),

@@ -928,12 +928,14 @@ class HorizonParametersDoc(TypedDict, closed=True):
     """
     horizon_s: NotRequired[float | None]
     """
-    When the last interval ends, at least num_intervals x interval_s; of one interval that. null: when all that is
-    left can be done.
+    When the last interval ends, at least num_intervals x interval_s; of one interval that. null: with a
+    backlog_efficiency after half an hour, or six times the dearest start if that is more; without when all that is left
+    can be done.
     """
-    restart_price: NotRequired[float]
+    restart_price: NotRequired[float | None]
     """
-    How many times its restart cost a running job loses with a change.
+    How many times its restart cost a running job loses with a change. null: 2 for completion_time; 1 for goodput, as
+    in Sia.
     """
     longest_wait_s: NotRequired[float | None]
     """
@@ -964,8 +966,9 @@ class HorizonParametersDoc(TypedDict, closed=True):
     backlog_efficiency: NotRequired[float | None]
     """
     What has not ended with the last interval is done then by all GPUs together, the shortest job first, at this part
-    of the speed that they have where each helps most. null: every job goes on as it is then, whatever others need. Goes
-    with a horizon_s that is near, but further than starts and changes take: half an hour, say, with 0.4.
+    of the speed that they have where each helps most. A horizon_s that is given should be near, but several times what
+    starts and changes take. null: a plan to the end of all jobs, in which every job goes on as it is then, whatever
+    others need. Counts for completion_time alone.
     """
     arrivals_per_h: NotRequired[float]
     """

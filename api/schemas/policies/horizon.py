@@ -32,10 +32,12 @@ class HorizonParametersDoc(ParametersDoc):
     num_intervals: Annotated[int, Field(ge=1, le=MOST_INTERVALS)] = 4
     """How many intervals there are, each longer than the one before; 1 looks at the present alone."""
     horizon_s: Positive | None = None
-    """When the last interval ends, at least num_intervals x interval_s; of one interval that. null: when all that is
-    left can be done."""
-    restart_price: Annotated[float, Field(ge=0, le=1e6)] = 1.0
-    """How many times its restart cost a running job loses with a change."""
+    """When the last interval ends, at least num_intervals x interval_s; of one interval that. null: with a
+    backlog_efficiency after half an hour, or six times the dearest start if that is more; without when all that is left
+    can be done."""
+    restart_price: Annotated[float, Field(ge=0, le=1e6)] | None = None
+    """How many times its restart cost a running job loses with a change. null: 2 for completion_time; 1 for goodput, as
+    in Sia."""
     longest_wait_s: Positive | None = 21_600.0
     """How old a job may get that waits; then it comes ahead of all that is not. null: it may wait for ever."""
     tail: Annotated[float, Field(ge=0, le=1)] = 0.0
@@ -50,10 +52,11 @@ class HorizonParametersDoc(ParametersDoc):
     """What a second after its deadline_s counts, beside what every second of a job does."""
     throughput: Annotated[float, Field(ge=0, le=MOST_PRICE)] = 0.0
     """What a second of work counts that a job could do in the first interval where it is fastest, and does not."""
-    backlog_efficiency: Annotated[float, Field(ge=LEAST_EFFICIENCY, le=1)] | None = None
+    backlog_efficiency: Annotated[float, Field(ge=LEAST_EFFICIENCY, le=1)] | None = 0.4
     """What has not ended with the last interval is done then by all GPUs together, the shortest job first, at this part
-    of the speed that they have where each helps most. null: every job goes on as it is then, whatever others need. Goes
-    with a horizon_s that is near, but further than starts and changes take: half an hour, say, with 0.4."""
+    of the speed that they have where each helps most. A horizon_s that is given should be near, but several times what
+    starts and changes take. null: a plan to the end of all jobs, in which every job goes on as it is then, whatever
+    others need. Counts for completion_time alone."""
     arrivals_per_h: Annotated[float, Field(ge=0, le=MOST_ARRIVALS)] = 0.0
     """How many jobs like those that are there are expected to come in an hour: what they need is kept free in later
     intervals, half of what there is at most."""

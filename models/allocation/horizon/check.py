@@ -15,6 +15,7 @@ from statistics import median
 
 from models.allocation.block_check import allows, held_shape, kept_shape, node_sizes
 from models.allocation.horizon.arrivals_check import Arrivals
+from models.allocation.horizon.horizon_end_check import expected_end_s
 from models.allocation.horizon.objective_check import Worth, fair_share
 from models.allocation.horizon.openings_check import LaterGpus
 from models.allocation.horizon.outlook import Outlook, Planned, Shape
@@ -115,6 +116,9 @@ class _Audit:
         known = ((self._able(job), job.attained_gpu_s) for job in planned)
         part = sum(self._usable.values()) / max(1, sum(node.num_gpus for node in snapshot.cluster.nodes))
         self._arrivals = Arrivals(parameters.arrivals_per_h * part, known, self._usable)
+        self._end_s = expected_end_s(
+            parameters, ((job.restart_cost_s, self._able(job)) for job in planned), self._there.num_now
+        )
         share = fair_share(snapshot)
         self.worth = Worth(
             snapshot,
@@ -139,7 +143,7 @@ class _Audit:
             if planned.change_s is None:
                 return begins_s + whole_s
             left -= max(0.0, planned.change_s - begins_s) / whole_s
-            change_s = job.restart_cost_s * self._parameters.restart_price
+            change_s = job.restart_cost_s * self._parameters.change_price
             # Who has not begun when the change comes saves no start.
             cost_s = max(change_s, self._start_s(job)) if planned.change_s <= begins_s else change_s
         if planned.later is not None and planned.change_s is not None:
@@ -187,8 +191,10 @@ class _Audit:
             wrong = f"lie between {bounds_s}; these times must ascend from 0"
         elif not math.isclose(bounds_s[1], it.interval_s, rel_tol=_TOLERANCE):
             wrong = f"begin with one until {bounds_s[1]:g} s; it must end at {it.interval_s:g} s"
-        elif it.horizon_s is not None and not math.isclose(bounds_s[-1], it.horizon_s, rel_tol=_TOLERANCE):
-            wrong = f"end at {bounds_s[-1]:g} s; they must at {it.horizon_s:g} s"
+        elif not math.isclose(bounds_s[-1], self._end_s, rel_tol=_TOLERANCE):
+            wrong = f"end at {bounds_s[-1]:g} s; they must at {self._end_s:g} s"
+        elif not _grow_alike(bounds_s):
+            wrong = f"lie between {bounds_s}; each must be as many times longer than the one before"
         if wrong is not None:
             yield Issue(code="wrong_intervals", pointer="/score", detail=f"the intervals {wrong}")
 
@@ -237,7 +243,7 @@ class _Audit:
         """What leaving out a job costs that may wait no more."""
         latest_s = {}
         for job in self._jobs:
-            change_s = self._parameters.restart_price * job.restart_cost_s
+            change_s = self._parameters.change_price * job.restart_cost_s
             slowest_s = max(self._seconds[job.id].values(), default=0.0)
             latest_s[job.id] = self._bounds_s[-1] + self._start_s(job) + change_s + slowest_s
             if job.id in self.pinned:
@@ -262,7 +268,7 @@ class _Audit:
 
     def _start_s(self, job: Job) -> float:
         """What its first GPUs cost, or other ones."""
-        return job.restart_cost_s * (self._parameters.restart_price if job.id in self._runs else 1.0)
+        return job.restart_cost_s * (self._parameters.change_price if job.id in self._runs else 1.0)
 
     def _speeds(self, job: Job, goodput: FloatVector) -> Mapping[Shape, float]:
         """Goodput of every shape that the job may have."""
@@ -291,6 +297,13 @@ def _left(jobs: Sequence[Job], speeds: Mapping[str, Mapping[Shape, float]]) -> M
     ratios = [said[job.id] / unit[job.id] / job.weight for job in jobs if job.id in said and unit[job.id] * job.weight]
     typical = median(ratios) if ratios else 1.0
     return {job.id: said.get(job.id, unit[job.id] * max(typical * job.weight, job.attained_gpu_s)) for job in jobs}
+
+
+def _grow_alike(bounds_s: Sequence[float]) -> bool:
+    """Whether each interval is longer than the one before by the same factor."""
+    lengths_s = [last_s - first_s for first_s, last_s in pairwise(bounds_s)]
+    factors = [last_s / first_s for first_s, last_s in pairwise(lengths_s)]
+    return all(math.isclose(factor, factors[0], rel_tol=_TOLERANCE) for factor in factors)
 
 
 def _fault(code: str, job: Job, detail: str) -> Issue:

@@ -9,7 +9,7 @@ Sets
   i          jobs that are planned (all but the pinned ones)
   c          configurations (nodes, GPUs, type), as Sia has them
   k          intervals 0..K-1 from t_k to t_(k+1); the first is as long as until the next plan, each is longer than the
-             one before by the same factor, and the last ends when all that is left can be done, see `instance`
+             one before by the same factor, and the last ends after half an hour, or later, see `horizon_end`
   P          pairs (i, c) that may be chosen now: those that Sia offers, but for those with no fewer GPUs of the type
              than another one in which the job ends no later
   L_i        configurations that job i may have later: corners of the concave hull of its speed over GPUs of a type
@@ -22,7 +22,7 @@ Sets
              a job with a reservation has those alone that begin with what it reserved
 Data
   T_ic       what is left of job i in configuration c: work left / goodput, in seconds
-  p_i        what a running job loses with a change or by leaving: restart_price x restart cost; what a waiting job
+  p_i        what a running job loses with a change or by leaving: `restart_price` x restart cost; what a waiting job
              takes to start: restart cost. For so long it holds its GPUs and does no work. Nothing where it stays
   e_s        when job i ends under schedule s: after a change at t to c' at t + p_i + (1 - share of work done) T_ic',
              where a job that has not begun at t pays for its start, too, if that is dearer;
@@ -71,10 +71,11 @@ as those of capacity do, and are priced like these.
 Times are those of whole schedules, so that what a change loses, and what running slowly costs, is counted where it
 arises, and the relaxation is strong: fractional are at most as many jobs as there are rows that couple jobs.
 
-Behind the horizon a job goes on as it is then, to its end, whatever others need. With a long horizon that is a plan,
-but the jobs that are still to come will change it, and whoever counts on it changes for gains that will not last. With
-`backlog_efficiency` the horizon is as far as plans last, half an hour say, and what is left then counts by whom it
-delays: all GPUs do it, one job after another, the least work by weight first (SRPT).
+With `backlog_efficiency`, which is 0.4 unless asked otherwise, the horizon is as far as plans last, and what is left
+then counts by whom it delays: all GPUs do it, one job after another, the least work by weight first (SRPT). Without
+(None) the horizon is when all that is left can be done, and behind it a job goes on as it is then, to its end, whatever
+others need: a plan to the end of all jobs, which those that are still to come will change, so that whoever counts on it
+changes for gains that will not last.
 
 Where that errs: a tenth of a later change costs a tenth of its price, which no change made now does, so that the plan
 behind the present is too hopeful, and jobs wait for what will not be done when its time comes.

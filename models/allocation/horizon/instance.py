@@ -7,6 +7,7 @@ import numpy as np
 
 from models.allocation.horizon.arrivals import expected_gpus
 from models.allocation.horizon.backlog import Backlog, left_at_end, together_s
+from models.allocation.horizon.horizon_end import horizon_end_s
 from models.allocation.horizon.intervals import Intervals, growing, open_gpus
 from models.allocation.horizon.objective import Objective, objective_of
 from models.allocation.horizon.openings import openings
@@ -94,7 +95,7 @@ def horizon_instance(
     calendar
         The snapshot whose calendar takes nodes later, where that is another one of the same nodes.
     """
-    base = sia_instance(snapshot, SiaParameters(restart_price=parameters.restart_price), clock)
+    base = sia_instance(snapshot, SiaParameters(restart_price=parameters.change_price), clock)
     with clock.phase("build"):
         known = calendar or snapshot
         return instance_of(base, parameters, availability(known, parameters.epsilon), known)
@@ -127,7 +128,14 @@ def instance_of(
     runnable = np.where(base.utility.runnable & fits, work.seconds, np.inf)
     later = efficient(shapes, runnable)
     later[base.pinned] = False
-    intervals = growing(parameters.interval_s, parameters.num_intervals, _end_s(base, parameters, work, later))
+    end_s = horizon_end_s(
+        parameters,
+        shapes,
+        np.where(later, work.seconds, np.inf),
+        np.array([job.restart_cost_s for job in base.jobs], dtype=np.float64),
+        sum(mask.bit_count() for mask in base.taken.free_masks),
+    )
+    intervals = growing(parameters.interval_s, parameters.num_intervals, end_s)
     may_wait = np.setdiff1d(base.planned, base.reserved)
     found = schedules_of(intervals, shapes, work, pair_jobs, pair_configurations, later, may_wait)
     weight = np.array([job.weight for job in base.jobs], dtype=np.float64)
@@ -199,7 +207,7 @@ def _work(base: SiaInstance, parameters: HorizonParameters) -> Work:
     seconds = np.divide(left[:, None], goodput, out=np.full_like(goodput, np.inf), where=goodput > 0)
     cost_s = np.array([job.restart_cost_s for job in base.jobs], dtype=np.float64)
     runs = np.array([job.id in base.taken.running for job in base.jobs], dtype=np.bool_)
-    change_s = parameters.restart_price * cost_s
+    change_s = parameters.change_price * cost_s
     return Work(
         seconds=seconds,
         start_s=np.where(runs, change_s, cost_s),
@@ -231,22 +239,6 @@ def _left(jobs: Sequence[Job], unit: FloatVector) -> FloatVector:
     attained = np.array([job.attained_gpu_s for job in jobs], dtype=np.float64)
     guess = unit * np.maximum(typical * weight, attained)
     return np.where(np.isfinite(samples), samples, guess)
-
-
-def _end_s(base: SiaInstance, parameters: HorizonParameters, work: Work, later: Mask) -> float:
-    """When the last interval ends: when all GPUs have done what is left, each job where it takes the fewest GPU
-    seconds, and then the longest of all but the longest tenth as fast as it goes."""
-    if parameters.horizon_s is not None:
-        return parameters.horizon_s
-    num_gpus = base.configurations.num_gpus
-    seconds = np.where(later, work.seconds, np.inf)
-    gpu_s = (seconds * num_gpus).min(axis=1, initial=np.inf)
-    least_s = seconds.min(axis=1, initial=np.inf)
-    able = np.isfinite(least_s)
-    if not able.any():
-        return parameters.interval_s
-    free = sum(mask.bit_count() for mask in base.taken.free_masks)
-    return float(gpu_s[able].sum()) / max(1, free) + float(np.quantile(least_s[able], 0.9))
 
 
 def _latest_s(base: SiaInstance, work: Work, end_s: float) -> FloatVector:

@@ -14,7 +14,7 @@ from topology.cluster import Node, NodeState
 
 class LaterGpus:
     """GPUs of the nodes for the planned jobs of `planned`, a part of the snapshot `calendar`. `most`: by type, of all
-    nodes that are ever open to them."""
+    nodes that are ever open to them; `num_now`: of those that are open now."""
 
     def __init__(self, planned: Snapshot, calendar: Snapshot, epsilon: float, pinned: Set[str]) -> None:
         sure = round(1.0 - epsilon, 12)
@@ -39,6 +39,11 @@ class LaterGpus:
         # Asked of every entry once: whom it keeps off is the same on all of its nodes.
         self._known: dict[str, tuple[bool, bool]] = {}
         self.most: Counter[str] = Counter({kind.name: 0 for kind in planned.cluster.gpu_types})
+        self.num_now = sum(
+            node.num_gpus - len(node.gpus_in_use) - held[node.id]
+            for node in planned.cluster.nodes
+            if node.state is NodeState.UP
+        )
         self._always = Counter(self.most)
         self._sometimes: list[tuple[str, int, list[tuple[float, float]]]] = []
         for k, (node, given) in enumerate(zip(planned.cluster.nodes, calendar.cluster.nodes, strict=True)):

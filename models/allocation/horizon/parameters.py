@@ -13,6 +13,9 @@ MOST_PRICE = 1e6
 MOST_LEVEL = 0.999
 MOST_ARRIVALS = 1e6
 LEAST_EFFICIENCY = 0.01
+# The horizon where a backlog stands behind it, and how many times the dearest start it is at least.
+NEAR_S = 1800.0
+STARTS = 6.0
 _TERMS = {
     "tail": 1.0,
     "fairness": 1.0,
@@ -30,14 +33,20 @@ class HorizonObjective(StrEnum):
     GOODPUT = "goodput"
 
 
+# Where nothing is said; that of goodput is Sia's.
+_CHANGE_PRICES = {HorizonObjective.COMPLETION_TIME: 2.0, HorizonObjective.GOODPUT: 1.0}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HorizonParameters(Parameters):
     """Parameters of `horizon`.
 
     interval_s: length of the first interval, about as long as until the next plan. num_intervals: how many there are;
-    1 looks at the present alone. horizon_s: when the last one ends (None: when all that is known to be left can be
-    done). restart_price: how many times its restart cost a running job loses with a change. longest_wait_s: how old a
-    job may get that waits; then it comes ahead of all that is not (None: it may wait for ever).
+    1 looks at the present alone. horizon_s: when the last one ends (None: with `backlog_efficiency` after half an hour,
+    or six times the dearest start if that is more; without when all that is known to be left can be done), see
+    `horizon_end`. restart_price: how many times its restart cost a running job loses with a change (None: 2 for
+    completion times; 1 for goodput, as in Sia). longest_wait_s: how old a job may get that waits; then it comes ahead
+    of all that is not (None: it may wait for ever).
 
     tail: how much of the objective is the mean completion time, from submission, of the longest jobs, those beyond the
     part `tail_level` of all weight (conditional value at risk), in place of the mean of all. fairness: power, from 0 to
@@ -45,9 +54,13 @@ class HorizonParameters(Parameters):
     finish-time fairness (Themis, NSDI 2020). lateness: what a second after its deadline counts beside others.
     throughput: what a second of work counts that a job could do in the first interval where it is fastest, and does
     not. backlog_efficiency: what has not ended with the last interval is done then by all GPUs together, the shortest
-    job first, at this part of the speed that each has in its best configuration (None: each job goes on as it is then,
-    whatever others need), see `backlog`. arrivals_per_h: jobs like those that are there which are expected to come in
-    an hour: what they need is kept free in later intervals, see `arrivals`.
+    job first, at this part of the speed that each has in its best configuration, see `backlog` (None: a plan to the end
+    of all jobs, each goes on as it is then, whatever others need). arrivals_per_h: jobs like those that are there which
+    are expected to come in an hour: what they need is kept free in later intervals, see `arrivals`. With goodput
+    neither counts.
+
+    The price of restarts, the half hour and the efficiency are three constants, tuned on the first three hours of
+    three of Sia's traces (`benchmarks/README.md`), where the half hour is six times the dearest start.
 
     Raises
     ------
@@ -60,14 +73,14 @@ class HorizonParameters(Parameters):
     interval_s: float = 60.0
     num_intervals: int = 4
     horizon_s: float | None = None
-    restart_price: float = 1.0
+    restart_price: float | None = None
     longest_wait_s: float | None = 21_600.0
     tail: float = 0.0
     tail_level: float = 0.9
     fairness: float = 0.0
     lateness: float = 0.0
     throughput: float = 0.0
-    backlog_efficiency: float | None = None
+    backlog_efficiency: float | None = 0.4
     arrivals_per_h: float = 0.0
 
     def __post_init__(self) -> None:
@@ -90,11 +103,18 @@ class HorizonParameters(Parameters):
                 f"horizon_s is {self.horizon_s}; one interval ends at interval_s, {self.interval_s:g}: leave it out, "
                 "or give more intervals"
             )
-        if not (math.isfinite(self.restart_price) and self.restart_price >= 0):
+        if not (math.isfinite(self.change_price) and self.change_price >= 0):
             raise InputError(f"restart_price is {self.restart_price}; must be finite and at least 0")
         if self.longest_wait_s is not None and not (math.isfinite(self.longest_wait_s) and self.longest_wait_s > 0):
             raise InputError(f"longest_wait_s is {self.longest_wait_s}; must be finite and above 0")
         self._raise_for_terms()
+
+    @property
+    def change_price(self) -> float:
+        """How many times its restart cost a running job loses with a change."""
+        if self.restart_price is not None:
+            return self.restart_price
+        return _CHANGE_PRICES[self.objective]
 
     def _raise_for_terms(self) -> None:
         """Check what goes with completion times."""
@@ -105,15 +125,7 @@ class HorizonParameters(Parameters):
             if value > 0 and self.objective is HorizonObjective.GOODPUT:
                 raise InputError(f"{name} is {value}; it goes with the objective completion_time alone: leave it out")
         efficiency = self.backlog_efficiency
-        if efficiency is not None and self.horizon_s is None and self.num_intervals > 1:
-            raise InputError(
-                f"backlog_efficiency is {efficiency} without horizon_s; give horizon_s, when the backlog begins"
-            )
         if efficiency is not None and not LEAST_EFFICIENCY <= efficiency <= 1:
             raise InputError(f"backlog_efficiency is {efficiency}; must be from {LEAST_EFFICIENCY} to 1")
-        if efficiency is not None and self.objective is HorizonObjective.GOODPUT:
-            raise InputError(
-                f"backlog_efficiency is {efficiency}; it goes with the objective completion_time alone: leave it out"
-            )
         if not 0 <= self.tail_level <= MOST_LEVEL:
             raise InputError(f"tail_level is {self.tail_level}; must be from 0 to {MOST_LEVEL}")

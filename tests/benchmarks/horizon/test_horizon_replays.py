@@ -76,7 +76,9 @@ def test_replays_of_a_part_are_told_apart_and_have_the_first_variant(part: str) 
 
 def test_parts_are_taken_away_from_what_was_asked_for() -> None:
     asked = Asked(parameters={"restart_price": 2, "horizon_s": 600})
-    assert asked.horizon(num_intervals=1, horizon_s=None) == 'horizon:{"restart_price":2,"num_intervals":1}'
+    assert asked.horizon(num_intervals=1, horizon_s=None) == (
+        'horizon:{"restart_price":2,"horizon_s":null,"num_intervals":1}'
+    )
     assert asked.horizon({"interval_s": 300}, restart_price=0) == (
         'horizon:{"interval_s":300,"restart_price":0,"horizon_s":600}'
     )

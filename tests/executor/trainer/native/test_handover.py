@@ -87,7 +87,7 @@ def deployment() -> Iterator[Deployment]:
 
 
 def _changed(supervisor: Supervisor, deployment: Deployment, after: Deployment) -> DeploymentState:
-    """Train two steps, change the plan, and wait until that is decided and a run trains."""
+    """Train two steps, change the plan, and wait until that is decided and what a run that trains has cost is known."""
     supervisor.deploy(deployment)
     eventually(lambda: (supervisor.advance(), supervisor.status().step)[1] >= 2, limit_s=_LIMIT_S)
     supervisor.reconfigure(after)
@@ -97,6 +97,7 @@ def _changed(supervisor: Supervisor, deployment: Deployment, after: Deployment) 
         lambda now: (
             now.phase is Phase.RUNNING
             and now.current.cause is not Cause.DEPLOYED
+            and now.current.cost_s is not None
             and supervisor.steps_done() > now.current.from_step + 3
         ),
         limit_s=_LIMIT_S,

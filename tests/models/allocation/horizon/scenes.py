@@ -38,14 +38,14 @@ def random_parameters(rng: Random) -> HorizonParameters:
         interval_s=rng.choice((30.0, 60.0)),
         num_intervals=num_intervals,
         horizon_s=horizon_s,
-        restart_price=rng.choice((0.0, 1.0, 3.0)),
+        restart_price=rng.choice((None, 0.0, 1.0, 3.0)),
         longest_wait_s=rng.choice((None, 21_600.0)),
         tail=rng.choice((0.0, 0.0, 0.5, 1.0)),
         tail_level=rng.choice((0.0, 0.5, 0.9)),
         fairness=rng.choice((0.0, 0.0, 1.0)),
         lateness=rng.choice((0.0, 2.0)),
         throughput=rng.choice((0.0, 3.0)),
-        backlog_efficiency=rng.choice((None, 0.4, 1.0)) if horizon_s is not None else None,
+        backlog_efficiency=rng.choice((None, 0.4, 1.0)),
         arrivals_per_h=rng.choice((0.0, 0.0, 30.0)),
     )
 

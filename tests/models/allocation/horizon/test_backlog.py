@@ -84,11 +84,11 @@ def test_an_efficiency_out_of_range_is_refused(efficiency: float) -> None:
         HorizonParameters(horizon_s=1800.0, backlog_efficiency=efficiency)
 
 
-def test_a_backlog_begins_when_is_said() -> None:
-    with pytest.raises(InputError, match="without horizon_s; give horizon_s"):
-        HorizonParameters(backlog_efficiency=0.4)
-
-
 def test_sias_objective_has_no_backlog() -> None:
-    with pytest.raises(InputError, match="goes with the objective completion_time alone"):
-        HorizonParameters(objective=HorizonObjective.GOODPUT, num_intervals=1, backlog_efficiency=0.5)
+    """What is said of it changes nothing."""
+    both = one_gpu(job("short", 30.0, {1: 1.0}), job("long", 1000.0, {1: 1.0}))
+    asked = HorizonParameters(objective=HorizonObjective.GOODPUT, num_intervals=1)
+    _, plan, objective = solved(both, asked)
+    for efficiency in (None, 0.05):
+        _, same, value = solved(both, replace(asked, backlog_efficiency=efficiency))
+        assert (same, value) == (plan, objective)

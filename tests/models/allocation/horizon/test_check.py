@@ -17,7 +17,9 @@ from solver.options import SolveOptions
 from tests.models.placement.scenes import cluster, node, on
 from topology.calendar import CalendarEntry, EntryKind
 
-PARAMETERS = HorizonParameters(num_intervals=3, interval_s=60.0, horizon_s=960.0)
+PARAMETERS = HorizonParameters(
+    num_intervals=3, interval_s=60.0, horizon_s=960.0, restart_price=1.0, backlog_efficiency=None
+)
 
 
 def job(name: str, iterations: float, speeds: dict[int, float], **said: object) -> Job:

@@ -24,7 +24,7 @@ def _schedules(it: HorizonInstance, i: int, now: int) -> Iterator[tuple[float, f
     (-1: nothing)."""
     job, bounds_s = it.jobs[i], it.intervals.bounds_s.tolist()
     runs = job.id in it.sia.taken.running
-    price = it.parameters.restart_price
+    price = it.parameters.change_price
     change_s = price * job.restart_cost_s
     start_s = change_s if runs else job.restart_cost_s
     seconds = it.work.seconds[i]
@@ -127,7 +127,7 @@ def _cost(it: HorizonInstance, i: int, now: int, ends_s: float, counted: float, 
     fastest_s = 1 / max(rates) if rates else 0.0
     does_s = 0.0
     if now >= 0:
-        start_s = job.restart_cost_s * (by.restart_price if job.id in it.sia.taken.running else 1.0)
+        start_s = job.restart_cost_s * (by.change_price if job.id in it.sia.taken.running else 1.0)
         works_s = max(0.0, by.interval_s - (0.0 if it.work.current[i] == now else start_s))
         does_s = min(1.0, works_s / float(it.work.seconds[i, now])) * fastest_s
     return cost + by.throughput * weight * max(0.0, min(fastest_s, by.interval_s) - does_s)

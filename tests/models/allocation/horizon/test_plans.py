@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from models.allocation.horizon.extraction import settled
 from models.allocation.horizon.formulation import formulate_horizon
@@ -52,12 +53,14 @@ def test_the_search_is_as_good_as_the_whole_program(seed: int) -> None:
 
 
 @settings(max_examples=10, deadline=None)
-@given(seed=SEEDS)
-def test_one_interval_with_the_objective_of_sia_is_sia(seed: int) -> None:
+@given(seed=SEEDS, price=st.sampled_from((None, 2.0)))
+def test_one_interval_with_the_objective_of_sia_is_sia(seed: int, price: float | None) -> None:
+    """At its defaults, and with another price of restarts."""
     snapshot = timed_snapshot(dice(seed))
-    parameters = HorizonParameters(objective=HorizonObjective.GOODPUT, num_intervals=1, restart_price=2.0)
+    parameters = HorizonParameters(objective=HorizonObjective.GOODPUT, num_intervals=1, restart_price=price)
     result, plan = planned(snapshot, parameters)
-    formulation = formulate_sia(snapshot, SiaParameters(restart_price=2.0), PhaseClock())
+    asked = SiaParameters() if price is None else SiaParameters(restart_price=price)
+    formulation = formulate_sia(snapshot, asked, PhaseClock())
     sia = formulation.solve(SolveOptions(relative_gap=0.0), SolveMonitor())
     assert result.termination is sia.termination
     if plan is not None and sia.incumbent is not None:

@@ -55,7 +55,10 @@ def _scene(remaining: float = 400.0) -> Snapshot:
 
 
 def test_a_schedule_ends_when_its_work_is_done() -> None:
-    it = instance_of(_scene(), HorizonParameters(num_intervals=2, interval_s=100.0, horizon_s=300.0, restart_price=2.0))
+    parameters = HorizonParameters(
+        num_intervals=2, interval_s=100.0, horizon_s=300.0, restart_price=2.0, backlog_efficiency=None
+    )
+    it = instance_of(_scene(), parameters)
     label = {-1: "-", **{c: int(n) for c, n in enumerate(it.sia.configurations.num_gpus)}}
     found, use = it.schedules, it.schedules.use.toarray()[0]
     ends = {
