@@ -83,8 +83,8 @@ class Search:
         it = self._instance
         self._offer_start()
         heads = np.flatnonzero(np.diff(it.schedules.job, prepend=-1))
-        least = float(np.minimum.reduceat(it.objective.times, heads).sum())
-        tolerance = min(_CAREFUL, self._options.relative_gap) * least
+        least_times = float(np.minimum.reduceat(it.objective.times, heads).sum())
+        tolerance = min(_CAREFUL, self._options.relative_gap) * least_times
         relaxed = relaxation(it)
         # Rows of the tail, and what is in them, are too many for a sample to say their prices.
         prices = np.zeros(relaxed.limit.size) if it.num_tail else None
