@@ -47,11 +47,12 @@ _WITHOUT_PRICES = 0.1
 _GROWTH, _SHRINKAGE = 4.0, 0.5
 # In units of a row: more or less is rounding.
 _USED = 1e-9
-# The box when classes become whole, in what a row would cost that costs as much as all columns do: without end, but for
-# numbers; and how often columns are taken in then before a point is given up.
-_DIVING = 100.0
+# When classes become whole, how many times the dearest column it costs to exceed a row by what columns take of it; and
+# how often columns are taken in then before a point is given up.
+_DIVING = 10.0
 _MOST_TRIES = 3
 _ANY = -2
+# A part of a class that misses all or nothing by less is whole.
 _SPLIT = 1e-6
 _PRIMAL_SIMPLEX = int(highspy.simplex_constants.SimplexStrategy.kSimplexStrategyPrimal)
 _DUAL_SIMPLEX = int(highspy.simplex_constants.SimplexStrategy.kSimplexStrategyDual)
@@ -121,10 +122,15 @@ def sift(
 
 def _typical(problem: ChoiceProblem) -> FloatVector:
     """(m,) the price of each row at which what classes take of it, on average over their columns, costs as much as they
-    do: the order of prices, of which there may be no other sign."""
+    do, all rows together: the order of prices, of which there may be no other sign."""
+    takes = np.maximum(_taken(problem) * problem.copies.sum(), _USED)
+    return np.asarray(_size(problem) / takes / max(1, problem.limit.size))
+
+
+def _taken(problem: ChoiceProblem) -> FloatVector:
+    """(m,) what columns take of each row on average."""
     taken = np.bincount(problem.coupling.indices, np.abs(problem.coupling.data), problem.limit.size)
-    takes = taken / max(1, problem.cost.size) * problem.copies.sum()
-    return np.asarray(_size(problem) / np.maximum(takes, _USED) / max(1, problem.limit.size))
+    return np.asarray(taken / max(1, problem.cost.size))
 
 
 def _size(problem: ChoiceProblem) -> float:
@@ -149,6 +155,7 @@ class _Sifting:
         self._reduced = reduced_costs(problem, prices)
         self._extra = _FIRST_EXTRA + _EXTRA_PER_CLASS * problem.copies.size
         self._columns = np.flatnonzero(self._near())
+        self._lower, self._upper = self._box()
         self._highs = self._loaded()
         self._objective: float | None = None
         self._values = np.zeros(0)
@@ -177,7 +184,7 @@ class _Sifting:
                 self._half_width = np.where(held_back, _GROWTH, 1.0) * self._half_width
             else:
                 self._half_width = _SHRINKAGE * self._half_width
-            self._move_box()
+            self._set_box(*self._box())
         taken = self._near()
         taken[self._columns] = True
         return Sifted(
@@ -195,9 +202,9 @@ class _Sifting:
         if self._objective is None:
             return None
         most = self._reduced.bound + whole.tolerance
-        self._half_width = np.maximum(self._half_width, _DIVING * _typical(self._problem))
-        self._prices = self._half_width
-        self._move_box()
+        dearest = float(np.abs(self._problem.cost).max())
+        highest = np.maximum(self._upper, _DIVING * dearest / np.maximum(_taken(self._problem), _USED))
+        self._set_box(np.zeros_like(highest), highest)
         self._highs.setOptionValue("simplex_strategy", _DUAL_SIMPLEX)
         class_of, part = self._problem.class_of, whole.part
         only = np.full(self._problem.copies.size, _ANY)
@@ -262,7 +269,7 @@ class _Sifting:
         solution = self._highs.getSolution()
         values = np.array(solution.col_value)
         # What is left of a row without a price earns nothing.
-        left = np.where(self._box()[0] > 0, values[num_rows : 2 * num_rows], 0.0)
+        left = np.where(self._lower > 0, values[num_rows : 2 * num_rows], 0.0)
         held_back = np.maximum(values[:num_rows], left) > _USED
         if not held_back.any():
             self._objective = float(self._highs.getInfo().objective_function_value)
@@ -291,11 +298,12 @@ class _Sifting:
         return bool(prices.max(initial=0.0) > _PROHIBITIVE * (1.0 + float(np.abs(self._problem.cost).max())))
 
     def _box(self) -> tuple[FloatVector, FloatVector]:
-        """The least and the highest price of each row (m,)."""
+        """The least and the highest price of each row (m,) around the best ones."""
         return np.maximum(0.0, self._prices - self._half_width), self._prices + self._half_width
 
-    def _move_box(self) -> None:
-        lower, upper = self._box()
+    def _set_box(self, lower: FloatVector, upper: FloatVector) -> None:
+        """What is left of rows earns `lower` (m,), what they are exceeded by costs `upper` (m,)."""
+        self._lower, self._upper = lower, upper
         both = np.arange(2 * lower.size, dtype=np.int32)
         self._highs.changeColsCost(both.size, both, np.concatenate([upper, -lower]))
 
@@ -304,7 +312,6 @@ class _Sifting:
         and the box moves, and no presolve, which would lose it."""
         problem, columns = self._problem, self._columns
         num_rows, num_classes = problem.limit.size, problem.copies.size
-        lower, upper = self._box()
         starts, indices, values = self._entries(columns)
         rows = num_classes + np.arange(num_rows)
         num_columns = 2 * num_rows + columns.size
@@ -313,7 +320,7 @@ class _Sifting:
             MatrixProblem(
                 name="relaxation",
                 sense=Sense.MINIMIZE,
-                objective=np.concatenate([upper, -lower, problem.cost[columns]]),
+                objective=np.concatenate([self._upper, -self._lower, problem.cost[columns]]),
                 offset=problem.offset,
                 matrix=sparse.csc_array(
                     (
