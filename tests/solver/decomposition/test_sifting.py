@@ -18,6 +18,7 @@ from solver.problem import MatrixProblem
 from solver.sense import Sense
 from solver.solve import solve
 from stowplan.arrays import FloatVector
+from tests.growth import work
 
 PER_CLASS = 40
 
@@ -219,3 +220,14 @@ def test_prices_of_the_wrong_sign_prove_nothing(monkeypatch: pytest.MonkeyPatch)
     assert (found.prices >= 0).all()
     assert found.reduced.bound <= best + 1e-9
     np.testing.assert_allclose(found.reduced.columns, reduced_costs(problem, found.prices).columns)
+
+
+def test_twice_the_classes_take_twice_the_work() -> None:
+    """With the sample, the rounds and the dive; how often HiGHS calls back is counted by pivots."""
+
+    def solved(problem: ChoiceProblem) -> None:
+        sift(problem, 1e-3, whole=Whole(part=_parts(problem), tolerance=0.1))
+
+    small, large = random_choices(8, 300), random_choices(8, 600)
+    solved(small)
+    assert work(lambda: solved(large)) <= 2.3 * work(lambda: solved(small))
