@@ -23,7 +23,7 @@ from functools import cached_property
 
 import numpy as np
 
-from models.allocation.horizon.assembly import capacity_names, relaxation, restricted
+from models.allocation.horizon.assembly import capacity_names, now_names, relaxation, restricted
 from models.allocation.horizon.extraction import settled
 from models.allocation.horizon.instance import HorizonInstance
 from models.allocation.horizon.schedules import NOTHING
@@ -91,7 +91,8 @@ class Search:
         # Rows of the tail, and what is in them, are too many for a sample to say their prices.
         prices = np.zeros(relaxed.limit.size) if it.num_tail else None
         part = np.concatenate([self._choices, np.full(it.num_tail, -1)])
-        whole = Whole(part=part, tolerance=tolerance)
+        # Who is in which unit is for HiGHS to say.
+        whole = None if it.num_packing else Whole(part=part, tolerance=tolerance)
         sifted = sift(relaxed, _RELAXED * tolerance, prices, self._must_stop, whole)
         if self._must_stop():
             return self._concluded(sifted, self._unsolved(), sifted.reduced.bound)
@@ -145,8 +146,12 @@ class Search:
         """Reserved GPUs and those of running jobs, to the end, or until the calendar may want them; then without the
         running jobs."""
         it = self._instance
-        reserved = np.isin(it.pair_jobs, it.sia.reserved)
-        runs = reserved | (it.work.current[it.pair_jobs] == it.pair_configurations)
+        stays = it.work.current[it.pair_jobs] == it.pair_configurations
+        first = np.diff(it.pair_jobs, prepend=-1) > 0
+        # Of placement classes the laxest, which comes first and asks nothing of units.
+        has = np.isin(it.pair_jobs, it.pair_jobs[stays])
+        reserved = np.isin(it.pair_jobs, it.sia.reserved) & np.where(has, stays, first)
+        runs = reserved | stays
         for pairs, stops in ((runs, False), (runs, True), (reserved, True)):
             yield self._as_they_are(pairs, stops=stops)
 
@@ -159,7 +164,7 @@ class Search:
         chosen = stop | (begins & ~np.isin(found.pair, found.pair[stop])) if stops else begins & (found.at == 0)
         waits = (found.now == NOTHING) & (found.later == NOTHING) & ~np.isin(found.job, it.pair_jobs[pairs])
         share = (chosen | waits).astype(np.float64)
-        return np.concatenate([share, pairs, it.tail_columns(share)])
+        return np.concatenate([share, pairs, np.zeros(it.num_packing), it.tail_columns(share)])
 
     def _unsolved(self, point: FloatVector | None = None, objective: float | None = None) -> SolveResult:
         """A point that no solver has found, or none."""
@@ -309,7 +314,7 @@ class Search:
     def _note_prices(self, relaxed: ChoiceProblem, prices: FloatVector) -> None:
         """Prices of GPUs, by the names of the rows, and what schedules take at these."""
         it = self._instance
-        names = (*it.sia.rows.names, *capacity_names(it))
+        names = (*now_names(it), *capacity_names(it))
         of_gpus = prices[: len(names)]
         of_rows = np.concatenate([of_gpus, np.zeros(prices.size - of_gpus.size)])
         self.rent = (relaxed.coupling @ of_rows)[: len(it.schedules)]

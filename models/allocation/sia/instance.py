@@ -89,14 +89,23 @@ def objective_sense(parameters: SiaParameters) -> Sense:
     return Sense.MINIMIZE if minimised else Sense.MAXIMIZE
 
 
-def sia_instance(snapshot: Snapshot, parameters: SiaParameters, clock: PhaseClock) -> SiaInstance:
-    """Evaluate goodputs and utilities, and list the feasible pairs."""
+def sia_instance(
+    snapshot: Snapshot, parameters: SiaParameters, clock: PhaseClock, configurations: ConfigurationSet | None = None
+) -> SiaInstance:
+    """Evaluate goodputs and utilities, and list the feasible pairs; of `sia_configurations` unless others are given,
+    which may have those of several nodes once for each share of the bandwidth between nodes, the least first."""
     with clock.phase("performance"):
-        configurations = enumerate_configurations(snapshot.cluster).up_to(_most_gpus(snapshot))
+        if configurations is None:
+            configurations = sia_configurations(snapshot)
         matrix = evaluate_round(snapshot.jobs, configurations, _wanted(snapshot, configurations))
         planned = _plan_models(snapshot, configurations, matrix)
     with clock.phase("build"):
         return instance_of(snapshot, parameters, configurations, matrix, planned)
+
+
+def sia_configurations(snapshot: Snapshot) -> ConfigurationSet:
+    """Those of the cluster that any job may have, has, or is promised."""
+    return enumerate_configurations(snapshot.cluster).up_to(_most_gpus(snapshot))
 
 
 def _plan_models(snapshot: Snapshot, configurations: ConfigurationSet, matrix: GoodputMatrix) -> AdaptiveRows | None:
@@ -105,7 +114,7 @@ def _plan_models(snapshot: Snapshot, configurations: ConfigurationSet, matrix: G
     if not rows:
         return None
     current = current_configurations(snapshot, configurations, occupancy(snapshot))
-    found = adaptive_rows(snapshot, configurations, current)
+    found = _each_shape_once(snapshot, configurations, current)
     batches = np.array([model.global_batch for i in rows if (model := snapshot.jobs[i].model)], dtype=np.int64)
     matrix.goodput[rows] = matrix.throughput[rows] = found.samples_per_s[rows]
     matrix.batch_size[rows] = np.where(matrix.goodput[rows] > 0, batches[:, None], 0)
@@ -114,6 +123,33 @@ def _plan_models(snapshot: Snapshot, configurations: ConfigurationSet, matrix: G
         plans={(i, c): estimate for (i, c), estimate in found.plans.items() if i in rows},
         unfit={i: closest for i, closest in found.unfit.items() if i in rows},
         warnings={i: issue for i, issue in found.warnings.items() if i in rows},
+    )
+
+
+def _each_shape_once(snapshot: Snapshot, configurations: ConfigurationSet, current: IntVector) -> AdaptiveRows:
+    """Plans of all jobs on all configurations; planners know each count of GPUs once."""
+    layers = list(configurations.layers())
+    if len(layers) == 1:
+        return adaptive_rows(snapshot, configurations, current)
+    parts = []
+    for layer in layers:
+        position = np.full(len(configurations) + 1, -1, dtype=np.int64)
+        position[layer] = np.arange(layer.size)
+        is_in = np.zeros(len(configurations), dtype=np.bool_)
+        is_in[layer] = True
+        parts.append(adaptive_rows(snapshot, configurations.subset(is_in), position[current]))
+    samples_per_s = np.zeros((len(snapshot.jobs), len(configurations)))
+    for layer, part in zip(layers, parts, strict=True):
+        samples_per_s[:, layer] = part.samples_per_s
+    return AdaptiveRows(
+        samples_per_s=samples_per_s,
+        plans={
+            (i, int(layer[c])): estimate
+            for layer, part in zip(layers, parts, strict=True)
+            for (i, c), estimate in part.plans.items()
+        },
+        unfit=parts[0].unfit,
+        warnings=parts[0].warnings,
     )
 
 
