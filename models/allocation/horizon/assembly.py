@@ -110,8 +110,8 @@ def assemble(instance: HorizonInstance) -> MatrixProblem:
 
 
 def _plain(instance: HorizonInstance) -> tuple["sparse.csc_array", FloatVector, FloatVector]:
-    """What `stacked` makes of the groups without units and without a tail, column by column, in a fraction of the time: a
-    schedule has a 1 for its job and for its pair, and its use; a pair -1, and what it takes of the rows that make it
+    """What `stacked` makes of the groups without units and without a tail, column by column, in a fraction of the time:
+    a schedule has a 1 for its job and for its pair, and its use; a pair -1, and what it takes of the rows that make it
     placeable."""
     found, rows, planned = instance.schedules, instance.sia.rows, instance.sia.planned
     num_pairs = instance.pair_jobs.size

@@ -274,7 +274,8 @@ def _use(
     if shapes.rooms is None:
         heads = np.concatenate([[0], np.cumsum(np.count_nonzero(taken, axis=1))])
         return sparse.csc_array((taken[schedule, column], row, heads), shape=(shapes.num_types * num_later, now.size))
-    within = np.flatnonzero(shapes.rooms.any(axis=0)[held])
+    takes: Mask = np.asarray(shapes.rooms.any(axis=0))
+    within = np.flatnonzero(takes[held])
     q, some = np.nonzero(shapes.rooms[:, held[within]])
     some = within[some]
     of_rooms = share[schedule[some], column[some]] * shapes.rooms[q, held[some]]
