@@ -8,6 +8,7 @@ import numpy as np
 
 from stowplan.arrays import FloatVector, IntVector, Mask
 from stowplan.errors import InputError
+from stowplan.living import OfLiving
 from topology.bandwidth import best_fractions, fractions_of
 from topology.cluster import Cluster, NodeState
 
@@ -66,6 +67,9 @@ class ConfigurationSet:
         )
 
 
+_all_of: OfLiving[Cluster, ConfigurationSet] = OfLiving()
+
+
 def enumerate_configurations(
     cluster: Cluster, *, max_nodes: int | None = None, multi_node_counts: Collection[int] | None = None
 ) -> ConfigurationSet:
@@ -86,6 +90,16 @@ def enumerate_configurations(
     InputError
         When `max_nodes` is below 1.
     """
+    if max_nodes is None and multi_node_counts is None:
+        known = _all_of.get(cluster)
+        if known is None:
+            known = _enumerated(cluster, None, None)
+            _all_of.put(cluster, known)
+        return known
+    return _enumerated(cluster, max_nodes, multi_node_counts)
+
+
+def _enumerated(cluster: Cluster, max_nodes: int | None, multi_node_counts: Collection[int] | None) -> ConfigurationSet:
     if max_nodes is not None and max_nodes < 1:
         raise InputError(f"max_nodes is {max_nodes}; must be at least 1")
     paths: dict[str, dict[int, list[tuple[str, ...]]]] = {kind.name: {} for kind in cluster.gpu_types}

@@ -16,14 +16,12 @@ def allowed_configurations(jobs: Sequence[Job], configurations: ConfigurationSet
     """Configurations (J, C) within each job's bounds, GPU types and adaptivity, whatever its performance."""
     lower = np.array([job.min_gpus for job in jobs], dtype=np.float64)[:, None]
     upper = np.array([_max_gpus(job) for job in jobs], dtype=np.float64)[:, None]
-    names = configurations.gpu_types
-    typed = np.ones((len(jobs), len(names)), dtype=np.bool_)
-    for row, job in zip(typed, jobs, strict=True):
-        if job.gpu_types is not None:
-            row[:] = [name in job.gpu_types for name in names]
-    return np.asarray(
-        typed[:, configurations.type_index] & (lower <= configurations.num_gpus) & (configurations.num_gpus <= upper)
-    )
+    allowed = (lower <= configurations.num_gpus) & (configurations.num_gpus <= upper)
+    restricted = [(i, job.gpu_types) for i, job in enumerate(jobs) if job.gpu_types is not None]
+    if restricted:
+        named = np.array([[name in kinds for name in configurations.gpu_types] for _, kinds in restricted])
+        allowed[[i for i, _ in restricted]] &= named[:, configurations.type_index]
+    return np.asarray(allowed)
 
 
 def _max_gpus(job: Job) -> float:

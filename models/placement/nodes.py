@@ -27,7 +27,7 @@ from itertools import islice
 import numpy as np
 
 from models.configurations import ConfigurationSet
-from models.placement.moves import fewest_moves
+from models.placement.moves import few_moves, fewest_moves
 from models.placement.occupancy import Occupancy, Slices, mask_of
 from models.placement.placeability import takes_whole_nodes, whole_node_sizes
 from models.placement.pool import Demand, Pool
@@ -122,18 +122,17 @@ def _demands(
         )
     )
     demands: list[list[Demand]] = [[] for _ in configurations.gpu_types]
+    free, type_of = taken.free_masks, [node.gpu_type for node in nodes]
     for job_id, c in choice.items():
         t, num_nodes, num_gpus, whole = shapes[c]
         running = taken.running.get(job_id)
         if running is None:
             demands[t].append(Demand(job_id=job_id, num_nodes=num_nodes, num_gpus=num_gpus, whole=whole))
             continue
-        now = tuple(
-            (node, mask)
-            for node, mask in running
-            if taken.free_masks[node] & mask == mask and nodes[node].gpu_type == configurations.gpu_types[t]
-        )
-        same = len(now) == len(running) == num_nodes and sum(mask.bit_count() for _, mask in now) == num_gpus
+        kind = configurations.gpu_types[t]
+        # Lists, which are made faster than generators run.
+        now = tuple([(node, mask) for node, mask in running if free[node] & mask == mask and type_of[node] == kind])
+        same = len(now) == len(running) == num_nodes and sum([mask.bit_count() for _, mask in now]) == num_gpus
         per_node = num_gpus // num_nodes
         # Rule (b): a job of a whole configuration that shares a node, or sits on one of another size, has to move.
         legal = not whole or all(mask.bit_count() == nodes[node].num_gpus == per_node for node, mask in now)
@@ -205,12 +204,18 @@ def _keep(pool: Pool, demands: Sequence[Demand], time_limit_s: float) -> dict[st
     for demand in kept:
         pool.take(demand, demand.now)
     if not pool.fits():
-        for demand in partial:
-            pool.give_back(demand, demand.now)
-        keep = fewest_moves(pool, partial, time_limit_s)
-        for demand in partial:
-            if demand.job_id in keep:
-                pool.take(demand, demand.now)
+        moved = few_moves(pool, partial)
+        if moved is None:
+            for demand in partial:
+                pool.give_back(demand, demand.now)
+            keep = fewest_moves(pool, partial, time_limit_s)
+            for demand in partial:
+                if demand.job_id in keep:
+                    pool.take(demand, demand.now)
+        else:
+            for demand in moved:
+                pool.give_back(demand, demand.now)
+            keep = frozenset(demand.job_id for demand in partial) - {demand.job_id for demand in moved}
         kept = [demand for demand in kept if demand.whole or demand.job_id in keep]
     return {demand.job_id: demand.now for demand in kept}
 

@@ -28,9 +28,10 @@ class SiaInstance:
     """J jobs and C configurations, with the P pairs that the plan may choose.
 
     pair_jobs, pair_configurations: int64 (P,), ordered by job, then configuration. pinned: indices of the jobs that
-    keep their GPUs, planned: of all others. penalty: weighted queue penalty, float64 (J,). plans: (job,
-    configuration) -> 3D plan, of the jobs that have a model and no performance; unfit: those of them without any plan,
-    and the candidate that comes closest; warnings: of the plans that they run.
+    keep their GPUs, planned: of all others, reserved: of those among them that must get what they reserved. penalty:
+    weighted queue penalty, float64 (J,). plans: (job, configuration) -> 3D plan, of the jobs that have a model and no
+    performance; unfit: those of them without any plan, and the candidate that comes closest; warnings: of the plans
+    that they run.
     """
 
     snapshot: Snapshot
@@ -45,6 +46,7 @@ class SiaInstance:
     pair_configurations: IntVector
     pinned: IntVector
     planned: IntVector
+    reserved: IntVector
     plans: Mapping[tuple[int, int], PlanEstimate]
     unfit: Mapping[int, Rejection]
     warnings: tuple[Issue, ...]
@@ -58,11 +60,6 @@ class SiaInstance:
     def sense(self) -> Sense:
         """Positive powers are maximised; negative ones and costs are minimised."""
         return objective_sense(self.parameters)
-
-    @property
-    def reserved(self) -> IntVector:
-        """Indices of the planned jobs that must get what they reserved."""
-        return np.array([i for i in self.planned.tolist() if self.jobs[i].reservation is not None], dtype=np.int64)
 
     @property
     def gain(self) -> FloatVector:
@@ -190,6 +187,7 @@ def instance_of(
     utility = utilities(snapshot, parameters, configurations, matrix.goodput, taken, rows.fits_alone())
     pair_jobs, pair_configurations = np.nonzero(utility.offered)
     is_pinned = np.array([job.id in taken.pinned for job in snapshot.jobs], dtype=np.bool_)
+    reserves = np.array([job.reservation is not None for job in snapshot.jobs], dtype=np.bool_)
     return SiaInstance(
         snapshot=snapshot,
         parameters=parameters,
@@ -203,6 +201,7 @@ def instance_of(
         pair_configurations=pair_configurations,
         pinned=np.flatnonzero(is_pinned),
         planned=np.flatnonzero(~is_pinned),
+        reserved=np.flatnonzero(reserves & ~is_pinned),
         plans={} if planned is None else planned.plans,
         unfit={} if planned is None else planned.unfit,
         warnings=() if planned is None else tuple(planned.warnings.values()),
