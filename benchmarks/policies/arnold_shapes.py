@@ -5,8 +5,7 @@ Families, each fabric from a seed of its own:
   minipod has (uniform); fill (nodes of the job over free nodes) 0.5 to 1, alpha 0 to 1 (uniform); 1 to 3 tiers:
   minipods, leaves of 8 nodes in them, pods of 4 minipods above them
 - large groups: the same with groups of 58 nodes and a fill of 0.99, where few packings exist
-- weighted tiers: 2 or 3 tiers, all weighted 1, with 2 to 12 minipods and a job of at most 200 nodes; a twentieth as
-  many fabrics, as many of them run into the limit
+- weighted tiers: 2 or 3 tiers, all weighted 1, with 2 to 12 minipods and a job of at most 200 nodes
 - scale: minipods of equal size, all free; groups of 3 nodes, fill 0.99, alpha 0.3
 
 CPU is that of the whole road from snapshot to checked plan, and of its search alone, one thread, in one process; memory
@@ -80,8 +79,7 @@ def main(
         show("large fabrics, from snapshot to checked plan", rows)
         print(write("arnold_shapes_scale", "one run each, 1 thread", rows))
     families = [family for family in only if family is not Family.SCALE]
-    numbers = dict.fromkeys(families, fabrics) | {Family.WEIGHTED_TIERS: -(-fabrics // 20)}
-    rows = [_row(family, numbers[family], sample, limit) for family in families]
+    rows = [_row(family, fabrics, sample, limit) for family in families]
     if rows:
         show(f"{fabrics} fabrics each, from snapshot to checked plan, CPU ms", rows)
         print(write("arnold_shapes", f"{fabrics} fabrics, one run each, limit {limit:g} s, gap 0, 1 thread", rows))

@@ -38,7 +38,7 @@ from models.parallelism.grid.stage_table import Recomputation, StageTable
 from models.parallelism.recomputation import recomputations
 from models.performance.iteration.formulas import pipeline_s, scaling
 from models.performance.iteration.model import PerformanceModel
-from models.performance.iteration.shares import ShareTable
+from models.performance.iteration.shares import SUMS
 from models.pipeline_schedule import in_flight
 from models.transformer import Checkpointing
 from stowplan.arrays import FloatArray, IntArray, Mask
@@ -267,7 +267,7 @@ def _kinds(
     embedding and head."""
     num_layers = model.profile.num_layers
     tables = [model.kept_as(kind).share_table for kind in Checkpointing] if by_stage else [model.share_table]
-    shares = np.diff([getattr(table, name) for table in tables for name in ShareTable.__slots__ if name != "tied"])
+    shares = np.diff([getattr(table, name) for table in tables for name in SUMS])
     # Sums that run have errors of rounding.
     relative = np.round(shares / np.maximum(shares.max(axis=1, keepdims=True), 1e-300), 9)
     layers = np.unique(relative, axis=1, return_inverse=True)[1].reshape(-1)

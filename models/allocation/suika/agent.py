@@ -13,7 +13,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 
 from models.allocation.suika.placing import place, renamed
 from models.allocation.suika.planner import Candidate, NoPlan, Offer, StartPlan
@@ -27,17 +27,21 @@ from models.parallelism.incremental.options import IncrementalOptions
 from models.parallelism.incremental.shrink import shrink
 from models.parallelism.legality import plan_violations
 from models.parallelism.training import Training, trained
+from models.performance.iteration.coefficients import Calibration
 from models.performance.iteration.fabric import fabric_of
 from models.performance.iteration.model import PerformanceModel
-from models.performance.iteration.modelling import performance_model
+from models.performance.iteration.modelling import unplaced_model
 from models.remembered import remembered
 from models.transformer import JobModel
 from models.workload import Job, Snapshot
+from stowplan.catalogue import own_digest
 from stowplan.errors import Issue, Severity, pointer_of
-from topology.cluster import NodeState
+from topology.cluster import GpuType, NodeState
 
 # Some hundred situations an event at most; an answer is a few plans.
 _MEMORY = 4096
+# A cluster has some dozen kinds of jobs.
+_MODELS = 64
 # An estimate needs no more: the same jobs are asked.
 _OUTLOOK_WINDOW = 1
 
@@ -58,6 +62,17 @@ class _Question:
     def neutral_model(self) -> PerformanceModel:
         """The performance model on the nodes of the situation."""
         return replace(self.model, fabric=self.situation.neutral_fabric())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _JobKind:
+    """What decides how a job performs, whatever the nodes; `token` stands for model and calibration."""
+
+    token: Token
+    gpu_types: tuple[GpuType, ...]
+    catalogue: str | None
+    model: JobModel = field(compare=False, repr=False)
+    calibration: Calibration | None = field(compare=False, repr=False)
 
 
 class Agents:
@@ -88,8 +103,14 @@ class Agents:
         if (job.id, training) not in self._of_job:
             token = _token(job, training)
             if token not in self._models:
-                model = trained(_model(job), training)
-                self._models[token] = performance_model(model, self._cluster, job.calibration, self._fabric)
+                kind = _JobKind(
+                    token=token,
+                    gpu_types=self._cluster.gpu_types,
+                    catalogue=own_digest(),
+                    model=trained(_model(job), training),
+                    calibration=job.calibration,
+                )
+                self._models[token] = _performance(kind).on(self._fabric)
             self._of_job[job.id, training] = token, self._models[token]
         return self._of_job[job.id, training]
 
@@ -227,6 +248,12 @@ class Agents:
         )
 
 
+@lru_cache(maxsize=_MODELS)
+def _performance(kind: _JobKind) -> PerformanceModel:
+    """The same object from event to event, so that what hangs on it is found again (`CostTables.of`)."""
+    return unplaced_model(kind.model, kind.gpu_types, kind.calibration)
+
+
 @remembered(_MEMORY)
 def _expanded(question: _Question) -> tuple[tuple[frozenset[Gpu], float, ParallelPlan], ...]:
     """New GPUs, throughput and plan of the candidates that differ and use all GPUs of the plan, by neutral names."""
@@ -289,6 +316,7 @@ def forget() -> None:
     """Drop everything that is remembered of earlier events; for measurements."""
     for memory in (_expanded, _outlook, _shrunk, _throughput, _is_legal, find_start_plan):
         memory.forget()
+    _performance.cache_clear()
 
 
 def _token(job: Job, training: Training | None) -> Token:

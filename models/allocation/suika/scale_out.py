@@ -18,6 +18,7 @@ settled plan: together with the first offers of all jobs, these are the columns 
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from heapq import heappop, heappush
 
 from models.allocation.suika.benefit import benefit
 from models.allocation.suika.planner import Candidate, Planner
@@ -73,7 +74,10 @@ class _Offered:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Rounds:
-    """`state` changes with every round; `columns` by what tells them apart."""
+    """`state` changes with every round; `columns` by what tells them apart.
+
+    by_utility: a heap of what was offered, also of what is so no longer: most utility first, then jobs in their order.
+    """
 
     state: ClusterState
     planner: Planner
@@ -82,20 +86,32 @@ class _Rounds:
     columns: dict[ColumnKey, Column] = field(default_factory=dict)
     applied: dict[str, Column] = field(default_factory=dict)
     offered: dict[str, _Offered] = field(default_factory=dict)
+    by_utility: list[tuple[float, int, int, str, _Offered]] = field(default_factory=list)
+    num_offers: int = 0
 
     def best(self) -> Column | None:
         """The column of most worth; among equals that of the job that comes first."""
-        for job_id in self.state.running:
+        for position, job_id in enumerate(self.state.running):
             if job_id not in self.offered:
-                self.offered[job_id] = self._outlook(job_id)
-        while True:
-            offers = [(job_id, self.offered[job_id]) for job_id in self.state.running]
-            best_id, best = max(offers, key=lambda offer: offer[1].utility, default=("", _Offered()))
-            if not best.is_estimate or best.utility == 0:
-                return best.best
+                self._offer(job_id, position, self._outlook(job_id))
+        while self.by_utility:
+            _, position, _, job_id, offered = self.by_utility[0]
+            if self.offered.get(job_id) is not offered:
+                heappop(self.by_utility)
+                continue
+            if not offered.is_estimate or offered.utility == 0:
+                return offered.best
             # Fewer GPUs may be released than when it was estimated.
-            outlook = self._outlook(best_id)
-            self.offered[best_id] = outlook if outlook.utility < best.utility else self.ask(best_id)
+            outlook = self._outlook(job_id)
+            self._offer(job_id, position, outlook if outlook.utility < offered.utility else self.ask(job_id))
+        return None
+
+    def _offer(self, job_id: str, position: int, offered: _Offered) -> None:
+        """Put an offer in place of the one that a job has; `position`: of the job among those that run."""
+        self.offered[job_id] = offered
+        # The third number tells equal offers of one job apart, which have no order.
+        self.num_offers += 1
+        heappush(self.by_utility, (-offered.utility, position, self.num_offers, job_id, offered))
 
     def apply(self, column: Column) -> None:
         """Scale the job out; offers that this changes become estimates."""
@@ -106,10 +122,11 @@ class _Rounds:
         self.state.running[job_id] = after
         self.state.take(before.gpu_type, added)
         self.applied[job_id] = column
-        for other, offer in self.offered.items():
-            if offer.horizon & added:
+        for position, other in enumerate(self.state.running):
+            offer = self.offered.get(other)
+            if offer is not None and offer.horizon & added:
                 # Its column may be gone.
-                self.offered[other] = replace(offer, is_estimate=True, best=None)
+                self._offer(other, position, replace(offer, is_estimate=True, best=None))
         larger = tuple(
             replace(candidate, added=candidate.added - added)
             for candidate in offered.candidates
@@ -117,7 +134,7 @@ class _Rounds:
         )
         rest = self._rated(after, larger, offered.horizon - added)
         if rest.best is not None:
-            self.offered[job_id] = rest
+            self._offer(job_id, list(self.state.running).index(job_id), rest)
 
     def ask(self, job_id: str) -> _Offered:
         """What the job can have of the GPUs that are released now."""

@@ -17,7 +17,7 @@ import numpy as np
 
 from models.parallelism.incremental.configs import StageConfigs
 from models.parallelism.incremental.tables import CostTables
-from models.parallelism.incremental.terms import Rows
+from models.parallelism.incremental.terms import Rows, tightest
 from models.performance.iteration.memory import working_bytes
 from stowplan.arrays import FloatArray, IntArray, Mask
 
@@ -89,5 +89,4 @@ def _room(tables: CostTables, configs: StageConfigs, stage: IntArray, batch: Int
     working = configs.local_batch[stage, batch] * working_bytes(tables.model.profile, configs.tp[stage][:, None])
     usable = tables.usable_bytes - configs.fixed_bytes[stage][:, None] - working
     room = np.where(configs.uses[stage], usable / np.maximum(need, _TINY), np.inf)
-    least: FloatArray = np.maximum(np.min(room, axis=-1), 0.0)
-    return least
+    return np.maximum(tightest(room), 0.0)

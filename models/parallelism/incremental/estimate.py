@@ -10,11 +10,10 @@ import numpy as np
 from models.parallelism.incremental.balance import split_chain, split_rows
 from models.parallelism.incremental.configs import StageConfigs
 from models.parallelism.incremental.tables import CostTables
-from models.parallelism.incremental.terms import Rows, StageTerms
+from models.parallelism.incremental.terms import Rows, StageTerms, tightest
 from models.performance.iteration.formulas import exposed_reduction_s, hiding_s, pipeline_s, scaling
 from models.performance.iteration.memory import optimizer_shard
 from models.performance.iteration.sends import copies, with_sends
-from models.performance.iteration.shares import StageShares
 from models.performance.iteration.sizes import boundary_bytes
 from stowplan.arrays import FloatArray, IntArray, Mask
 
@@ -72,23 +71,19 @@ def total_s(terms: StageTerms, configs: StageConfigs, rows: Rows, layers: IntArr
 
 def _split_equal(terms: StageTerms, real: Mask, first: Mask, last: Mask) -> tuple[IntArray, Mask]:
     """Equal layers: embedding and head are offsets of the first and the last stage, memory bounds the layers."""
-    units, num_layers = terms.tables.units, terms.tables.model.profile.num_layers
-    cost = np.where(real, terms.both_s(units.layer.compute, units.layer.tensor), np.inf)
-    offset = np.where(first, terms.both_s(units.first.compute, units.first.tensor), 0.0)
-    offset += np.where(last, terms.both_s(units.last.compute, units.last.tensor), 0.0)
-    room = np.full(terms.uses.shape, np.inf)
-    needs = [_needs(terms, part) for part in (units.layer, units.first, units.last)]
-    needs.append(terms.needs_bytes(terms.tables.model.share_table.tied, 0.0, 0.0))
-    copy = last & ~first
-    for of_layer, of_first, of_last, of_copy in zip(*needs, strict=True):
-        ends = first[..., None] * of_first + last[..., None] * of_last + copy[..., None] * of_copy
+    tables, num_layers = terms.tables, terms.tables.model.profile.num_layers
+    compute, tensor, parameters, partitioned, replicated = tables.part_shares
+    layer_s, first_s, last_s = terms.both_s(compute[:3], tensor[:3])
+    cost = np.where(real, layer_s, np.inf)
+    offset = np.where(first, first_s, 0.0) + np.where(last, last_s, 0.0)
+    before, after = terms.needs_bytes(parameters, partitioned, replicated)
+    at_first, at_last, at_copy = first[..., None], last[..., None], (last & ~first)[..., None]
+    room = np.inf
+    for of_layer, of_first, of_last, of_copy in (before, after):
+        ends = at_first * of_first + at_last * of_last + at_copy * of_copy
         room = np.minimum(room, (terms.usable_bytes - ends) / np.maximum(of_layer, _TINY))
-    most = np.where(terms.uses, room, np.inf).min(axis=-1)
-    return split_rows(num_layers, cost, offset, np.clip(most, 0.0, num_layers).astype(np.int64))
-
-
-def _needs(terms: StageTerms, part: StageShares) -> tuple[FloatArray, FloatArray]:
-    return terms.needs_bytes(part.parameters, part.partitioned, part.replicated)
+    most = tightest(np.where(terms.uses, room, np.inf))
+    return split_rows(num_layers, cost, offset, np.minimum(np.maximum(most, 0.0), num_layers).astype(np.int64))
 
 
 def _chain_costs(terms: StageTerms, real: Mask) -> Iterator[FloatArray]:

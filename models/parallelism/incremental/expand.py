@@ -9,9 +9,10 @@ import numpy as np
 from models.parallel_plan import Gpu, ParallelPlan
 from models.parallelism.incremental.affinity import affinity_order, units
 from models.parallelism.incremental.candidates import Skeleton
-from models.parallelism.incremental.configs import StageConfigs
+from models.parallelism.incremental.configs import StageShapes
 from models.parallelism.incremental.options import IncrementalOptions
 from models.parallelism.incremental.problem import Problem
+from models.parallelism.incremental.progress import Reached, progress_of, start_key
 from models.parallelism.incremental.search import Search
 from models.parallelism.incremental.selection import Balanced
 from models.parallelism.results import IncrementalResult, Step
@@ -41,32 +42,63 @@ def expand(
         raise InputError(f"GPU {taken[0][1]} of node {taken[0][0]!r} is released, and the plan uses it")
     order = affinity_order(model.fabric, {node for node, _ in plan.gpus}, released)
     pieces = units(order, options.unit_of(plan.num_gpus), options.most_added(plan.num_gpus))
-    base_s = model.iteration(plan).total_s
     if not pieces:
-        return IncrementalResult(order=order, base_throughput=plan.global_batch / base_s, steps=())
+        return IncrementalResult(order=order, base_throughput=model.throughput(plan), steps=())
     num_added = list(accumulate(len(piece) for piece in pieces))
     problem = Problem.of(model, plan, options, added=order[: num_added[-1]])
     search = Search(problem.tables, problem.landscape, options)
-    base = _base(problem, base_s)
-    steps: list[Step] = []
-    last, built, time_s = base, plan, base_s
-    for count, best in zip(num_added, search.run(base, _prefixes(problem, pieces)), strict=True):
-        if best is not last:
-            last, candidate = best, problem.build(best, order[:count])
-            candidate_s = model.iteration(candidate).total_s if model.send_receive else best.time_s
-            if candidate_s < time_s:
-                built, time_s = candidate, candidate_s
-        steps.append(Step(num_added=count, plan=built, throughput=plan.global_batch / time_s))
-    return IncrementalResult(order=order, base_throughput=plan.global_batch / base_s, steps=tuple(steps))
+    known, nodes = progress_of(problem.tables), problem.landscape.nodes
+    key = start_key(plan, options, model.fabric, len(nodes))
+    start = known.start(key)
+    if start is None:
+        start = _start(problem, model, search)
+        known.keep_start(key, start)
+    reached = start
+    for piece, count, available in zip(pieces, num_added, _prefixes(problem, pieces), strict=True):
+        added = piece, model.fabric.host(piece[0][0])
+        after = reached.after.get(added)
+        if after is None:
+            after = _next(problem, model, search, reached, order[:count], available)
+            known.keep(reached, added, after)
+        reached = after
+    return IncrementalResult(order=order, base_throughput=plan.global_batch / start.time_s, steps=reached.steps)
 
 
-def _base(problem: Problem, time_s: float) -> Balanced:
+def _start(problem: Problem, model: PerformanceModel, search: Search) -> Reached:
+    """Before any GPU is added."""
+    time_s = model.iteration(problem.plan).total_s
+    growth = search.start(_base(problem, model, time_s))
+    return Reached(growth=growth, steps=(), built=problem.plan, time_s=time_s)
+
+
+def _next(
+    problem: Problem,
+    model: PerformanceModel,
+    search: Search,
+    reached: Reached,
+    released: Sequence[Gpu],
+    available: IntArray,
+) -> Reached:
+    """One piece later; `released`: all GPUs up to it, `available`: how many the plan may use of every node."""
+    before = reached.growth.on(len(problem.landscape.nodes))
+    growth = search.step(before, available)
+    built, time_s = reached.built, reached.time_s
+    if growth.taken is not before.taken:
+        candidate = problem.build(growth.taken, released)
+        candidate_s = model.iteration(candidate).total_s if model.send_receive else growth.taken.time_s
+        if candidate_s < time_s:
+            built, time_s = candidate, candidate_s
+    step = Step(num_added=len(released), plan=built, throughput=built.global_batch / time_s)
+    return Reached(growth=growth, steps=(*reached.steps, step), built=built, time_s=time_s)
+
+
+def _base(problem: Problem, model: PerformanceModel, time_s: float) -> Balanced:
     """The plan that runs, as it is, with its time when transfers between stages are free."""
     tables, plan = problem.tables, problem.plan
-    if tables.model.send_receive:
-        time_s = replace(tables.model, send_receive=False).iteration(plan).total_s
+    if model.send_receive:
+        time_s = replace(model, send_receive=False).iteration(plan).total_s
     rows = np.arange(plan.pp)
-    own = StageConfigs.of(
+    own = StageShapes.of(
         tables, problem.landscape, problem.gpus // tables.degrees[problem.degree][:, None], problem.degree
     )
     return Balanced(

@@ -16,6 +16,9 @@ Where only data degrees may change, a stage is expanded by replicas of its own, 
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from models.parallelism.incremental.candidates import Skeleton, expansions, merged
 from models.parallelism.incremental.folding import as_candidates, foldings, relayouts
@@ -30,6 +33,48 @@ from stowplan.arrays import IntArray
 _ALTERNATIVES = 3
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Growth:
+    """How far Algorithm 1 has come; none of it changes any more.
+
+    best: the best plans so far. generations: new plans of the prefixes that brought some, those of the base plan first,
+    then those of the window. taken: the plan of the last prefix, at first that which runs.
+    """
+
+    best: Best
+    generations: tuple[tuple[Balanced, ...], ...]
+    taken: Balanced
+
+    def on(self, num_nodes: int) -> "Growth":
+        """The same where more or fewer nodes are in question, none of which has been used yet."""
+        if self.taken.skeleton.gpus.shape[1] == num_nodes:
+            return self
+        skeletons: dict[int, Skeleton] = {}
+        plans: dict[int, Balanced] = {}
+
+        def of(plan: Balanced) -> Balanced:
+            # What is one object stays one.
+            if id(plan) not in plans:
+                known = plan.skeleton
+                if id(known) not in skeletons:
+                    skeletons[id(known)] = _on(known, num_nodes)
+                plans[id(plan)] = replace(plan, skeleton=skeletons[id(known)])
+            return plans[id(plan)]
+
+        return Growth(
+            best=self.best.copy(of),
+            generations=tuple(tuple(map(of, generation)) for generation in self.generations),
+            taken=of(self.taken),
+        )
+
+
+def _on(skeleton: Skeleton, num_nodes: int) -> Skeleton:
+    gpus = np.zeros((skeleton.num_stages, num_nodes), dtype=np.int64)
+    both = min(num_nodes, skeleton.gpus.shape[1])
+    gpus[:, :both] = skeleton.gpus[:, :both]
+    return replace(skeleton, gpus=gpus)
+
+
 class Search:
     """Algorithm 1 for one job on one landscape."""
 
@@ -42,27 +87,31 @@ class Search:
         profile = tables.model.profile
         self._most_stages = profile.num_layers if profile.has_pipelines else 1
 
-    def run(self, base: Balanced, prefixes: Sequence[IntArray]) -> list[Balanced]:
-        """Best plan for every prefix.
+    def start(self, base: Balanced) -> Growth:
+        """Before any GPU is added: the plan that runs, and what its own GPUs give laid out anew."""
+        best = self._best()
+        best.add(base)
+        relaid = self._take(best, self._relayouts(base.skeleton.held, uneven=False))
+        return Growth(best=best, generations=((base,), tuple(relaid)), taken=base)
+
+    def step(self, growth: Growth, available: IntArray) -> Growth:
+        """After one more prefix.
 
         Parameters
         ----------
-        prefixes
-            GPUs per node (V,) that a plan may use, those of the base included; each has those of the one before.
+        available
+            GPUs per node (V,) that a plan may use, those of the base included, and those of the prefix before.
         """
-        best = self._best()
-        best.add(base)
-        generations = [[base], self._take(best, self._relayouts(base.skeleton.held, uneven=False))]
-        plans: list[Balanced] = []
-        for available in prefixes:
-            new = self._expand(best, self._predecessors(generations), available)
-            if new:
-                if new[0] is best.plans[0]:
-                    folded = self._take(best, self._folded(new))
-                    new = sorted([*new, *folded], key=lambda plan: plan.time_s)
-                generations.append(new[:_ALTERNATIVES])
-            plans.append(best.plans[0])
-        return plans
+        best, generations = growth.best.copy(), growth.generations
+        new = self._expand(best, self._predecessors(generations), available)
+        if new:
+            if new[0] is best.plans[0]:
+                folded = self._take(best, self._folded(new))
+                new = sorted([*new, *folded], key=lambda plan: plan.time_s)
+            generations = (*generations, tuple(new[:_ALTERNATIVES]))
+            if self._window is not None and len(generations) > 1 + self._window:
+                generations = (generations[0], *generations[-self._window :])
+        return Growth(best=best, generations=generations, taken=best.plans[0])
 
     def refine(self, starts: Sequence[Skeleton], available: IntArray) -> Balanced | None:
         """Best plan that is found from some skeletons; None when none of them has a legal plan."""

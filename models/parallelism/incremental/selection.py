@@ -3,19 +3,24 @@
 Candidates come in the order of their lower bounds, and those whose bound is not below the time to beat are not looked
 at: the result is that of looking at all of them. Where layers differ, bounds are estimates and layers take longer to
 distribute: only the first ones are looked at.
+
+What is chosen follows from the tables, the shapes of the candidates' stages and what is to be beaten, not from where
+the stages sit. Jobs of one model come to the same choices again and again, in one event and from event to event; so the
+tables remember them (`CostTables.choices`).
 """
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from models.parallelism.incremental.bounds import divisible_bounds, may_beat
 from models.parallelism.incremental.candidates import Candidates, Skeleton
-from models.parallelism.incremental.configs import StageConfigs
+from models.parallelism.incremental.configs import StageConfigs, StageShapes
 from models.parallelism.incremental.estimate import estimate
 from models.parallelism.incremental.landscape import Landscape
-from models.parallelism.incremental.tables import CostTables
+from models.parallelism.incremental.tables import Choice, CostTables
 from models.parallelism.incremental.terms import Rows
 from stowplan.arrays import FloatArray, Mask
 
@@ -48,11 +53,23 @@ class Best:
         self._time_s = np.inf
 
     @property
+    def text(self) -> bytes:
+        """What is to be beaten."""
+        return self.limits_s.tobytes() + np.array([self._time_s, self._within]).tobytes()
+
+    @property
     def plans(self) -> list[Balanced]:
         """All of them, fastest first; of equally fast ones, the one with the larger micro-batches."""
         kept = [plan for plan in self._plans.values() if plan.time_s <= self._time_s * self._within]
         equal = self._time_s * (1.0 + _EQUAL)
         return sorted(kept, key=lambda plan: (plan.time_s if plan.time_s > equal else 0.0, -plan.batch))
+
+    def copy(self, of: "Callable[[Balanced], Balanced]" = lambda plan: plan) -> "Best":
+        """Another one that knows the same, or what `of` makes of each plan."""
+        found = Best(len(self.limits_s), 0.0)
+        found.limits_s, found._within, found._time_s = self.limits_s.copy(), self._within, self._time_s
+        found._plans = {batch: of(plan) for batch, plan in self._plans.items()}
+        return found
 
     def add(self, plan: Balanced) -> None:
         """Take a plan in place of the one with its number of micro-batches."""
@@ -68,10 +85,36 @@ def improve(
     """Take candidates that are better than what is known; return those that were taken and are still there."""
     if not len(candidates.stages):
         return []
-    configs = StageConfigs.of(tables, landscape, candidates.replicas, candidates.degree)
-    rows = _by_bound(tables, configs, candidates, best.limits_s)
+    shapes = StageShapes.of(tables, landscape, candidates.replicas, candidates.degree)
+    key = _key(best, shapes, candidates)
+    known = tables.choices.get(key)
     skeletons: dict[int, Skeleton] = {}
     taken: list[Balanced] = []
+    chosen: list[Choice] = []
+    for choice in _choices(best, tables, shapes, candidates) if known is None else known:
+        c, batch, time_s, layers = choice
+        if c not in skeletons:
+            skeletons[c] = _skeleton(shapes, candidates, c, predecessors)
+        plan = Balanced(skeleton=skeletons[c], layers=layers, batch=batch, time_s=time_s)
+        best.add(plan)
+        taken.append(plan)
+        chosen.append(choice)
+    if known is None:
+        tables.remember(key, chosen)
+    return [plan for plan in best.plans if any(plan is new for new in taken)]
+
+
+def _key(best: Best, shapes: StageShapes, candidates: Candidates) -> bytes:
+    """What tells apart the questions to tables."""
+    size = np.array(candidates.stages.shape).tobytes()
+    parts = (size, candidates.num_stages.tobytes(), best.text, shapes.text_of(candidates.stages))
+    return hashlib.blake2b(b"".join(parts), digest_size=16).digest()
+
+
+def _choices(best: Best, tables: CostTables, shapes: StageShapes, candidates: Candidates) -> Iterator[Choice]:
+    """Candidates that are better than what is known, which changes with every one that is taken."""
+    configs = StageConfigs.of_shapes(tables, shapes)
+    rows = _by_bound(tables, configs, candidates, best.limits_s)
     size = _FIRST
     while len(rows.batch):
         # Limits fall on the way.
@@ -82,20 +125,12 @@ def improve(
         found = estimate(tables, configs, chunk)
         better = np.flatnonzero(found.total_s < best.limits_s[chunk.batch])
         for k in better[np.argsort(found.total_s[better], kind="stable")].tolist():
-            batch, time_s = int(chunk.batch[k]), float(found.total_s[k])
-            if time_s >= best.limits_s[batch]:
-                continue
-            c = int(chunk.candidate[k])
-            if c not in skeletons:
-                skeletons[c] = _skeleton(configs, candidates, c, predecessors)
-            layers = tuple(found.layers[k, : skeletons[c].num_stages].tolist())
-            plan = Balanced(skeleton=skeletons[c], layers=layers, batch=batch, time_s=time_s)
-            best.add(plan)
-            taken.append(plan)
+            c, batch, time_s = int(chunk.candidate[k]), int(chunk.batch[k]), float(found.total_s[k])
+            if time_s < best.limits_s[batch]:
+                yield c, batch, time_s, tuple(found.layers[k, : candidates.num_stages[c]].tolist())
         if not tables.units.equal:
             break
         size = _LATER
-    return [plan for plan in best.plans if any(plan is new for new in taken)]
 
 
 def _by_bound(tables: CostTables, configs: StageConfigs, candidates: Candidates, limits_s: FloatArray) -> Rows:
@@ -119,13 +154,13 @@ def _admitted(tables: CostTables, configs: StageConfigs, candidates: Candidates)
     return admitted
 
 
-def _skeleton(configs: StageConfigs, candidates: Candidates, c: int, predecessors: Sequence[Skeleton]) -> Skeleton:
+def _skeleton(shapes: StageShapes, candidates: Candidates, c: int, predecessors: Sequence[Skeleton]) -> Skeleton:
     count = int(candidates.num_stages[c])
     rows = candidates.stages[c, :count]
     before = predecessors[int(candidates.predecessor[c])].origin
     return Skeleton(
-        gpus=candidates.replicas[rows] * configs.tp[rows].astype(np.int64)[:, None],
+        gpus=candidates.replicas[rows] * shapes.tp[rows].astype(np.int64)[:, None],
         degree=candidates.degree[rows],
         origin=tuple(before[k] if k >= 0 else None for k in candidates.origins[c, :count].tolist()),
-        repeats=configs.repeats(rows),
+        repeats=shapes.repeats(rows),
     )

@@ -4,8 +4,8 @@ T tensor degrees, K kinds of nodes, B numbers of micro-batches; local batches ru
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -23,6 +23,16 @@ _COSTS = (
     "partitioned_activation_bytes",
     "replicated_activation_bytes",
 )
+
+
+# Of what was chosen among candidates: index of the candidate and of its number of micro-batches, iteration time in
+# seconds, and layers of its stages.
+Choice = tuple[int, int, float, tuple[int, ...]]
+
+# Tables of jobs that are not the same, and of what they may do. A table of a batch of 1,024 takes some 200 KB.
+_MOST_TABLES = 64
+# Answers that tables remember, of some hundred bytes each.
+_MOST_CHOICES = 2048
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +69,8 @@ class CostTables:
 
     Attributes
     ----------
+    model
+        On no node: what is here does not depend on where the job is.
     degrees
         (T,) tensor degrees that the model admits, ascending.
     num_micro_batches, micro_batch
@@ -91,37 +103,26 @@ class CostTables:
         degrees: Sequence[int],
         num_micro_batches: int | None = None,
     ) -> "CostTables":
-        """Tables for these kinds of nodes and tensor degrees, for one number of micro-batches or all that divide.
+        """Tables for these kinds of nodes and tensor degrees, for one number of micro-batches or all that divide; those
+        of a job are kept for the next time.
 
         Raises
         ------
         InputError
             When the model does not know a GPU type.
         """
-        batch = model.profile.global_batch
-        of_types = [model.coefficients_of(kind.gpu_type) for kind in kinds]
-        divisors = [n for n in range(batch, 0, -1) if batch % n == 0]
-        counts = np.array(divisors if num_micro_batches is None else [num_micro_batches])
-        tp = np.array(degrees, dtype=np.int64)
-        intra = np.array([kind.intra_bytes_per_s for kind in kinds])
-        samples, degree = np.arange(batch + 1.0), tp[:, None].astype(float)
-        communication = model.tensor_communication_s(samples, 1.0, degree, intra[:, None, None])
-        slower = np.array([np.broadcast_arrays(*model.slowdowns(k.gpu_type, samples, degree)) for k in kinds])
-        forward = np.array([c.compute_s for c in of_types])[:, None, None] * samples / degree
-        ratio = np.array([c.backward_ratio for c in of_types])[:, None, None]
-        return cls(
-            model=model,
-            kinds=kinds,
-            degrees=tp,
-            num_micro_batches=counts,
-            micro_batch=batch // counts,
-            forward_s=forward * slower[:, 0],
-            backward_s=ratio * forward * slower[:, 1],
-            optimizer_s=np.array([c.optimizer_s for c in of_types]),
-            overlap=np.array([c.overlap for c in of_types]),
-            usable_bytes=np.array([model.usable_bytes(kind.gpu_type) for kind in kinds]),
-            communication_s=np.asarray(communication),
-        )
+        return _tables(_Facts(model), kinds, tuple(degrees), num_micro_batches)
+
+    @cached_property
+    def choices(self) -> dict[bytes, tuple[Choice, ...]]:
+        """What was chosen with these tables, by what was asked; see `selection`."""
+        return {}
+
+    def remember(self, key: bytes, chosen: Sequence[Choice]) -> None:
+        """Keep what was chosen."""
+        if len(self.choices) >= _MOST_CHOICES:
+            self.choices.clear()
+        self.choices[key] = tuple(chosen)
 
     @cached_property
     def layer_s(self) -> FloatArray:
@@ -153,6 +154,20 @@ class CostTables:
         return Units(equal=False, layer=_stage_shares(mean), first=nothing, last=nothing)
 
     @cached_property
+    def part_shares(self) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]:
+        """Shares in computation, tensor-parallel traffic, parameters and both kinds of activations, (4, 1, 1, 1) each:
+        of a plain layer, of what the first and the last stage have beyond layers, and of the copy of tied embeddings
+        that the last of several stages has. In one array each, what depends on them is reckoned at once."""
+        units = self.units
+        parts = [
+            (part.compute, part.tensor, part.parameters, part.partitioned, part.replicated)
+            for part in (units.layer, units.first, units.last)
+        ]
+        copy = (0.0, 0.0, self.model.share_table.tied, 0.0, 0.0)
+        compute, tensor, parameters, partitioned, replicated = np.array([*parts, copy]).T[..., None, None, None]
+        return compute, tensor, parameters, partitioned, replicated
+
+    @cached_property
     def fill_order(self) -> tuple[FloatArray, IntArray]:
         """How samples fill replicas of several kinds, slowest replica first to be relieved: for every tensor degree
         the times of (kind, local batch) in ascending order, (T, K G), and how many samples a replica of each kind has
@@ -181,4 +196,59 @@ def _stage_shares(shares: Sequence[float]) -> StageShares:
         parameters=parameters,
         partitioned=partitioned,
         replicated=replicated,
+    )
+
+
+class _Facts:
+    """A performance model by what tables take from it: they are the same on all nodes.
+
+    Profiles and coefficients are told apart by identity; they have many parts, and some no hash.
+    """
+
+    __slots__ = ("_key", "model")
+
+    def __init__(self, model: PerformanceModel) -> None:
+        # Kept as long as the tables: not with all nodes of a cluster.
+        self.model = replace(model, fabric=replace(model.fabric, hosts={}))
+        self._key = (
+            *map(id, (model.profile, model.coefficients, model.memory_bytes)),
+            *(model.headroom, model.fabric.saturation_bytes, model.send_receive),
+            *(model.context_parallel, model.expert_parallel),
+        )
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Facts) and self._key == other._key
+
+
+@lru_cache(maxsize=_MOST_TABLES)
+def _tables(
+    facts: _Facts, kinds: tuple[Kind, ...], degrees: tuple[int, ...], num_micro_batches: int | None
+) -> CostTables:
+    model = facts.model
+    batch = model.profile.global_batch
+    of_types = [model.coefficients_of(kind.gpu_type) for kind in kinds]
+    divisors = [n for n in range(batch, 0, -1) if batch % n == 0]
+    counts = np.array(divisors if num_micro_batches is None else [num_micro_batches])
+    tp = np.array(degrees, dtype=np.int64)
+    intra = np.array([kind.intra_bytes_per_s for kind in kinds])
+    samples, degree = np.arange(batch + 1.0), tp[:, None].astype(float)
+    communication = model.tensor_communication_s(samples, 1.0, degree, intra[:, None, None])
+    slower = np.array([np.broadcast_arrays(*model.slowdowns(k.gpu_type, samples, degree)) for k in kinds])
+    forward = np.array([c.compute_s for c in of_types])[:, None, None] * samples / degree
+    ratio = np.array([c.backward_ratio for c in of_types])[:, None, None]
+    return CostTables(
+        model=model,
+        kinds=kinds,
+        degrees=tp,
+        num_micro_batches=counts,
+        micro_batch=batch // counts,
+        forward_s=forward * slower[:, 0],
+        backward_s=ratio * forward * slower[:, 1],
+        optimizer_s=np.array([c.optimizer_s for c in of_types]),
+        overlap=np.array([c.overlap for c in of_types]),
+        usable_bytes=np.array([model.usable_bytes(kind.gpu_type) for kind in kinds]),
+        communication_s=np.asarray(communication),
     )

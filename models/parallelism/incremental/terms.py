@@ -104,16 +104,12 @@ class StageTerms:
 
     def forward_s(self, compute: FloatArray | float, tensor: FloatArray | float) -> FloatArray:
         """Forward time of the slowest replica (...), for shares that broadcast to (..., 1)."""
-        times: FloatArray = np.max(self.computation_s * compute + self.communication_s * tensor, axis=-1)
-        return times
+        return slowest(self.computation_s * compute + self.communication_s * tensor)
 
     def backward_s(self, compute: FloatArray | float, tensor: FloatArray | float) -> FloatArray:
         """The same for the backward pass."""
         again = self.tables.model.profile.backward_all_reduces
-        times: FloatArray = np.max(
-            self.backward_computation_s * compute + self.communication_s * (again * tensor), axis=-1
-        )
-        return times
+        return slowest(self.backward_computation_s * compute + self.communication_s * (again * tensor))
 
     def both_s(self, compute: FloatArray | float, tensor: FloatArray | float) -> FloatArray:
         """The sum of both."""
@@ -126,3 +122,15 @@ class StageTerms:
         state, gradients = self.state_bytes * parameters, self.gradient_bytes * parameters
         activations = self.samples * self.tables.activation_bytes(self.tp, partitioned, replicated)
         return state + activations + self.coexist * gradients, np.asarray(state + gradients)
+
+
+def slowest(of_kinds: FloatArray) -> FloatArray:
+    """Largest over the kinds, the last axis; of one kind, which is the rule, without looking."""
+    largest: FloatArray = of_kinds[..., 0] if of_kinds.shape[-1] == 1 else of_kinds.max(axis=-1)
+    return largest
+
+
+def tightest(of_kinds: FloatArray) -> FloatArray:
+    """Smallest over the kinds, likewise."""
+    least: FloatArray = of_kinds[..., 0] if of_kinds.shape[-1] == 1 else of_kinds.min(axis=-1)
+    return least

@@ -72,6 +72,11 @@ class PerformanceModel:
     context_parallel: int = 1
     expert_parallel: int = 1
 
+    def on(self, fabric: Fabric) -> "PerformanceModel":
+        """The same job on other nodes, which it gets the same shares of bandwidth of."""
+        own = self.fabric
+        return replace(self, fabric=replace(fabric, intra_share=own.intra_share, inter_share=own.inter_share))
+
     def at(self, cp: int, ep: int) -> "PerformanceModel":
         """The model of plans with these degrees of context and expert parallelism."""
         if (cp, ep) == (self.context_parallel, self.expert_parallel):

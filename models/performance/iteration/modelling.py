@@ -23,6 +23,13 @@ def performance_model(
     return _assemble(model, cluster.gpu_types, fabric or fabric_of(cluster), calibration, None)
 
 
+def unplaced_model(
+    model: JobModel, gpu_types: tuple[GpuType, ...], calibration: Calibration | None = None
+) -> PerformanceModel:
+    """Performance of a job on GPUs of these types, on no node yet: see `PerformanceModel.on`."""
+    return _assemble(model, gpu_types, Fabric(hosts={}), calibration, None)
+
+
 def virtual_model(
     model: JobModel,
     gpu_type: GpuType,

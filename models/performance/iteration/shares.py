@@ -5,14 +5,19 @@ as it has them of its own weights. The copy is in the stage's share of parameter
 gradient reduction, and not in the mean layer.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 
 from models.performance.iteration.profile import ModelProfile
 from stowplan.arrays import FloatVector, IntArray
+from stowplan.living import OfLiving
 
 Layers = IntArray | int
+# Names of the running sums.
+SUMS = ("compute", "parameters", "tensor", "partitioned", "replicated", "experts", "exchanged_bytes")
+# Shares that a table remembers: all stages of 90 layers.
+_MOST_STAGES = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,9 +41,7 @@ class StageShares:
 
     def __add__(self, other: "StageShares") -> "StageShares":
         """Of both together."""
-        return StageShares(
-            **{field.name: getattr(self, field.name) + getattr(other, field.name) for field in fields(self)}
-        )
+        return StageShares(**{part.name: getattr(self, part.name) + getattr(other, part.name) for part in fields(self)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -57,10 +60,19 @@ class ShareTable:
     experts: FloatVector
     exchanged_bytes: FloatVector
     tied: float
+    _known: dict[tuple[int, int], StageShares] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, profile: ModelProfile) -> "ShareTable":
-        """Shares of a profile; all 0 where no layer has any of a cost."""
+        """Shares of a profile; all 0 where no layer has any of a cost. Models of one profile have them together."""
+        known = _tables.get(profile)
+        if known is None:
+            known = cls._of(profile)
+            _tables.put(profile, known)
+        return known
+
+    @classmethod
+    def _of(cls, profile: ModelProfile) -> "ShareTable":
         prefix = profile.prefix
         return cls(
             compute=_in_mean_layers(prefix.compute),
@@ -75,6 +87,14 @@ class ShareTable:
 
     def stage(self, first: int, last: int) -> StageShares:
         """Shares of the stage of layers [first, last)."""
+        known = self._known.get((first, last))
+        if known is None:
+            if len(self._known) >= _MOST_STAGES:
+                self._known.clear()
+            known = self._known[first, last] = self._stage(first, last)
+        return known
+
+    def _stage(self, first: int, last: int) -> StageShares:
         return StageShares(
             num_layers=last - first,
             compute=float(self.compute[last] - self.compute[first]),
@@ -93,6 +113,9 @@ class ShareTable:
         """
         has_copy = (first > 0) & (first < last) & (last == len(self.parameters) - 1)
         return np.asarray(self.parameters[last] - self.parameters[first] + self.tied * has_copy)
+
+
+_tables: OfLiving[ModelProfile, ShareTable] = OfLiving()
 
 
 def _in_mean_layers(sums: FloatVector) -> FloatVector:

@@ -10,6 +10,7 @@ import numpy as np
 from models.placement.occupancy import occupancy
 from models.workload import Snapshot
 from stowplan.arrays import IntVector
+from stowplan.living import OfLiving
 
 _Path = tuple[str, ...]
 
@@ -35,12 +36,26 @@ class NodePool:
         return np.array([len(nodes) for nodes in self.nodes], dtype=np.int64)
 
 
+# A snapshot is asked when it is validated, when its problem is built, and for its bins.
+_pools: OfLiving[Snapshot, dict[tuple[str, str], NodePool | None]] = OfLiving()
+
+
 def node_pool(snapshot: Snapshot, gpu_type: str, tier: str) -> NodePool | None:
     """Pool of one GPU type with the units of `tier` as minipods; None when the cluster has no node of the type.
 
     Where nodes of the type differ in GPU count, those of the most common count are taken (of the largest, in a tie).
     Nodes on which any other job of the snapshot runs are not free: this policy moves nobody.
     """
+    known = _pools.get(snapshot)
+    if known is None:
+        known = {}
+        _pools.put(snapshot, known)
+    if (gpu_type, tier) not in known:
+        known[gpu_type, tier] = _read_pool(snapshot, gpu_type, tier)
+    return known[gpu_type, tier]
+
+
+def _read_pool(snapshot: Snapshot, gpu_type: str, tier: str) -> NodePool | None:
     cluster = snapshot.cluster
     depth = next(k for k, known in enumerate(cluster.tiers) if known.name == tier) + 1
     sizes = Counter(node.num_gpus for node in cluster.nodes if node.gpu_type == gpu_type)

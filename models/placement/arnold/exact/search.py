@@ -15,7 +15,7 @@ minimise a Y + b T over the minipods used Y and the largest spread of a group T 
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,19 +66,9 @@ class _Level:
 
 def solve_exactly(instance: ArnoldInstance, budget: Budget, report: Report) -> SearchAnswer:
     """Find the optimum; `report` gets every better solution with the bound known then."""
-    return solve_by_spread(instance, budget, report)[0]
-
-
-def solve_by_spread(
-    instance: ArnoldInstance, budget: Budget, report: Report
-) -> tuple[SearchAnswer, Mapping[int, float]]:
-    """The answer of `solve_exactly`, and the fewest minipods at least by spread, for spreads that are possible.
-
-    The largest spread, which is at least 2, stands for larger ones, too.
-    """
     if not instance.has_room:
         text = f"{int(instance.free_nodes.sum())} of {instance.num_nodes} nodes are free"
-        return SearchAnswer(solution=None, objective=None, bound=None, certificate=text, proven=True), {}
+        return SearchAnswer(solution=None, objective=None, bound=None, certificate=text, proven=True)
     search = _Search(instance)
     search.construct()
     labels = search.labels()
@@ -91,14 +81,13 @@ def solve_by_spread(
     objective = instance.objective(labels)
     bound = min(search.bound(), objective)
     proven = bound >= objective - _TOLERANCE
-    answer = SearchAnswer(
+    return SearchAnswer(
         solution=labels,
         objective=objective,
         bound=objective if proven else bound,
         certificate=search.certificate(),
         proven=proven,
     )
-    return answer, search.fewest_by_spread()
 
 
 class _Search:
@@ -123,15 +112,6 @@ class _Search:
         """Spreads that are possible, up to the one at which the fewest minipods that have enough nodes suffice."""
         first = int(np.searchsorted(self.held, self.instance.group_size)) + 1
         return range(first, 1 + max(first, 1 + math.ceil((self.fewest - 1) / self.instance.num_groups)))
-
-    def fewest_by_spread(self) -> dict[int, float]:
-        """Fewest minipods at least, as far as is known; see `solve_by_spread`."""
-        known = {level.spread: level.lower for level in self.levels}
-        spreads = self._spreads()
-        every = {
-            t: known[t] if t in known else self._bounded(t).lower for t in range(spreads[0], max(_TWO, spreads[-1]) + 1)
-        }
-        return {spread: lower for spread, lower in every.items() if lower < math.inf}
 
     def construct(self) -> None:
         """Bound and fill every level that can be best."""

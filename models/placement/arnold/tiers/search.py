@@ -6,8 +6,7 @@
   bins are filled along the tree, larger units first: node after node; or whole groups first, in each bin, then from
   the rest of the bins of one unit, then from the rest of its parent; or by the exact solution for the bins alone.
   Further candidates place the pieces of the exact solution of each tier into bins.
-- Where these do not meet, the tiers are bounded together (`joint_bound`), and sequences of bins are searched
-  (`sequences`).
+- Where these do not meet, the spreads of all tiers together are gone through, best first (`by_spreads`).
 - What stays open goes to `tier_model` with the bounds as rows, from the best candidate.
 """
 
@@ -18,14 +17,13 @@ import numpy as np
 
 from models.placement.arnold.assignment import own_split, whole_nodes
 from models.placement.arnold.budget import Budget
-from models.placement.arnold.exact.search import solve_by_spread, solve_exactly
+from models.placement.arnold.exact.search import solve_exactly
 from models.placement.arnold.instance import ArnoldInstance
 from models.placement.arnold.labels import counts_of
 from models.placement.arnold.search_answer import Report, SearchAnswer
+from models.placement.arnold.tiers.by_spreads import search_by_spreads
 from models.placement.arnold.tiers.instance import TierInstance, WeightedTier
-from models.placement.arnold.tiers.joint_bound import joint_bound
 from models.placement.arnold.tiers.model import num_tier_columns, read_supports, tier_model, tier_point
-from models.placement.arnold.tiers.sequences import best_sequence
 from solver.monitor import SolveMonitor
 from solver.options import SolveOptions
 from solver.result import TerminationReason
@@ -40,23 +38,21 @@ def solve_tiers(instance: TierInstance, budget: Budget, report: Report) -> Searc
     if not instance.has_room:
         text = f"{int(instance.free_nodes.sum())} of {instance.num_nodes} nodes are free"
         return SearchAnswer(solution=None, objective=None, bound=None, certificate=text, proven=True)
-    by_spread = [solve_by_spread(instance.alone(tier), budget, lambda *_: None) for tier in instance.tiers]
-    alone, fewest = [answer for answer, _ in by_spread], [known for _, known in by_spread]
+    alone = [solve_exactly(instance.alone(tier), budget, lambda *_: None) for tier in instance.tiers]
     bounds = [answer.bound or 0.0 for answer in alone]
     bound = float(sum(tier.weight * low for tier, low in zip(instance.tiers, bounds, strict=True)))
-    counts = _constructed(instance, alone, bound - instance.tiers[0].weight * bounds[0])
+    counts = _constructed(instance, alone, bound - instance.tiers[0].weight * bounds[0], budget)
     texts = [
         f"{tier.name} alone: {low:g} ({answer.certificate})"
         for tier, low, answer in zip(instance.tiers, bounds, alone, strict=True)
     ]
-    together = joint_bound(instance, fewest) if bound < instance.objective(counts) - _TOLERANCE else None
-    if together is not None and together > bound + _TOLERANCE:
-        bound = together
-        texts.append("raised by what units of all tiers hold together")
     report(counts, bound)
     if bound < instance.objective(counts) - _TOLERANCE:
-        found = best_sequence(instance, tree_order(instance), bound, lambda: budget.ended_by is not None)
-        counts = min(counts, found, key=instance.objective)
+        better = search_by_spreads(instance, instance.objective(counts), lambda: budget.ended_by is not None)
+        if better.bound > bound + _TOLERANCE:
+            bound = better.bound
+            texts.append("raised by the spreads of all tiers together")
+        counts = counts if better.counts is None else better.counts
         report(counts, bound)
     if bound < instance.objective(counts) - _TOLERANCE and num_tier_columns(instance) <= _MAX_COLUMNS:
         solved = budget.solve(tier_model(instance, bounds, bound), start=tier_point(instance, counts))
@@ -104,7 +100,7 @@ def _bins(instance: TierInstance) -> ArnoldInstance:
     )
 
 
-def _constructed(instance: TierInstance, alone: list[SearchAnswer], others: float) -> IntMatrix:
+def _constructed(instance: TierInstance, alone: list[SearchAnswer], others: float, budget: Budget) -> IntMatrix:
     """Best candidate; `others` bounds what all tiers but the coarsest cost."""
     order = tree_order(instance)
     found = [
@@ -116,7 +112,8 @@ def _constructed(instance: TierInstance, alone: list[SearchAnswer], others: floa
     top = instance.tiers[0]
     units = list(dict.fromkeys(top.unit[order].tolist()))
     for num in range(1, len(units) + 1):
-        if others + top.weight * (instance.minipod_weight * num + instance.spread_weight) > instance.objective(best):
+        least = others + top.weight * (instance.minipod_weight * num + instance.spread_weight)
+        if least > instance.objective(best) or budget.ended_by is not None:
             break
         inside = order[np.isin(top.unit[order], units[:num])]
         if instance.free_nodes[inside].sum() >= instance.num_nodes:
