@@ -159,7 +159,7 @@ class HorizonFormulation(Formulation):
     def solve(self, options: SolveOptions, monitor: SolveMonitor) -> SolveResult:
         """Solve by schedules, or hand the whole to the backend that the options name."""
         by_time = self.instance.parameters.objective is HorizonObjective.COMPLETION_TIME
-        if not by_time or options.solver not in _BY_SCHEDULES or not self.instance.sia.planned.size:
+        if not by_time or options.solver not in _BY_SCHEDULES or not len(self.instance.schedules):
             result = super().solve(options, monitor)
         else:
             search = Search(self.instance, self.problem, options, monitor)
