@@ -1,8 +1,7 @@
 """How much memory this process has taken."""
 
-from pathlib import Path
-
-_STATUS = Path("/proc/self/status")
+_STATUS = "/proc/self/status"
+_PEAK = b"\nVmHWM:"
 _BYTES_PER_KIB = 1024
 
 
@@ -12,8 +11,10 @@ def peak_memory_bytes() -> int | None:
     Not `getrusage`: on Linux a process that was started by a larger one is said to have had the peak of its parent.
     """
     try:
-        lines = _STATUS.read_text().splitlines()
+        # Of every plan, of which it would be a fiftieth by way of a path and its lines.
+        with open(_STATUS, "rb", buffering=0) as status:
+            text = status.read()
     except OSError:
         return None
-    peak = next((line.split()[1] for line in lines if line.startswith("VmHWM:")), None)
-    return None if peak is None else int(peak) * _BYTES_PER_KIB
+    _, found, behind = text.partition(_PEAK)
+    return int(behind.split(None, 1)[0]) * _BYTES_PER_KIB if found else None

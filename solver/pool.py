@@ -14,7 +14,7 @@ import math
 import pickle
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import nullcontext
 from typing import Any, ClassVar, Self
@@ -550,7 +550,7 @@ class WorkerPool:
                 if kind == "started":
                     ticket._begin()
                     limit = time.monotonic() + ticket.deadline_s
-                elif _is_last(kind, content[0], worker, ticket):
+                elif _is_last(kind, content, worker, ticket):
                     return True
         except (EOFError, OSError):
             self._lost(worker, ticket)
@@ -595,19 +595,22 @@ class WorkerPool:
         return not (found_something or at_deadline or ticket._canceled) and ticket._attempts < self._attempts
 
 
-def _is_last(kind: str, content: Any, worker: Worker, ticket: Ticket) -> bool:
+def _is_last(kind: str, content: Sequence[Any], worker: Worker, ticket: Ticket) -> bool:
     """Take what a worker says of its task; whether that is the last word."""
     if kind == "progress":
-        ticket._advance(content)
-    elif kind == "keeps":
-        worker.keeps = content
-    elif kind == "failed":
-        ticket._fail(content)
-        return True
+        ticket._advance(content[0])
+        return False
+    if kind == "keeps":
+        worker.keeps = content[0]
+        return False
+    value, progress = content
+    if progress is not None:
+        ticket._advance(progress)
+    if kind == "failed":
+        ticket._fail(value)
     else:
-        ticket._finish(content)
-        return True
-    return False
+        ticket._finish(value)
+    return True
 
 
 def _call(function: Callable[..., None], *arguments: object) -> None:

@@ -50,21 +50,21 @@ def prepare(problem: MatrixProblem) -> Prepared:
     """
     _refuse_unrepresentable(problem)
     lower, upper = integer_bounds(problem)
-    tight = replace(problem, lower=lower, upper=upper)
-    conflicts = contradictions(tight)
+    conflicts = _contradictions(problem, lower, upper)
     if conflicts:
         return Prepared(problem=problem, factor=1.0, row_factors=np.ones(problem.num_rows), conflicts=conflicts)
     factor = _objective_factor(problem.objective)
     rows = 2.0 ** -np.floor(np.log2(np.minimum(1.0, row_scale(problem))))
     matrix = problem.matrix if (rows == 1.0).all() else sparse.csc_array(sparse.diags_array(rows) @ problem.matrix)
     scaled = replace(
-        tight,
+        problem,
         objective=problem.objective * factor,
         offset=problem.offset * factor,
         matrix=matrix,
         row_lower=problem.row_lower * rows,
         # Limits may cross by rounding alone; contradictions() has seen all others.
         row_upper=np.maximum(problem.row_upper, problem.row_lower) * rows,
+        lower=lower,
         upper=np.maximum(upper, lower),
     )
     return Prepared(problem=scaled, factor=factor, row_factors=rows, conflicts=())
@@ -72,10 +72,15 @@ def prepare(problem: MatrixProblem) -> Prepared:
 
 def contradictions(problem: MatrixProblem) -> tuple[str, ...]:
     """Names of the rows and bounds that no point can satisfy, whatever the others are."""
+    return _contradictions(problem, *integer_bounds(problem))
+
+
+def _contradictions(problem: MatrixProblem, lower: FloatVector, upper: FloatVector) -> tuple[str, ...]:
+    """The same, with the bounds (n,) of `integer_bounds`."""
     rows = _crossed(problem.row_lower, problem.row_upper)
     empty = np.bincount(problem.matrix.indices, minlength=problem.num_rows) == 0
     rows |= empty & ((problem.row_lower > _ROUNDING) | (problem.row_upper < -_ROUNDING))
-    columns = _crossed(*integer_bounds(problem))
+    columns = _crossed(lower, upper)
     return (
         *(row_name(problem, int(i)) for i in np.flatnonzero(rows)),
         *(f"bounds of {column_name(problem, int(j))}" for j in np.flatnonzero(columns)),

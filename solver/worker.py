@@ -3,8 +3,8 @@
 The main thread runs tasks, one thread listens to the parent, one sends progress. Messages are tuples:
 
 parent -> worker   ("task", id, "package.module:function", pickled argument), ("cancel", id), ("load",), ("exit",)
-worker -> parent   ("ready",), ("started", id), ("progress", id, Progress), ("keeps", id, names), ("done", id, value),
-                   ("failed", id, error)
+worker -> parent   ("ready",), ("started", id), ("progress", id, Progress), ("keeps", id, names), and at the end
+                   ("done", id, value, Progress or None) or ("failed", id, error, Progress or None)
 """
 
 import ctypes
@@ -133,16 +133,12 @@ def _run(task: _Task, outbox: "_Outbox") -> None:
     )
     try:
         value = _resolve(task.function)(pickle.loads(task.argument), monitor)  # noqa: S301  # from our own parent
-        answer = ("done", task.id, value)
-        outbox.flush()
-        outbox.send(*answer)
+        outbox.end("done", task.id, value)
     except StowplanError as error:
-        outbox.flush()
-        outbox.send("failed", task.id, error)
+        outbox.end("failed", task.id, error)
     except Exception as error:
         _logger.exception("task %s failed", task.function)
-        outbox.flush()
-        outbox.send("failed", task.id, StowplanError(f"{task.function} failed: {type(error).__name__}: {error}"))
+        outbox.end("failed", task.id, StowplanError(f"{task.function} failed: {type(error).__name__}: {error}"))
 
 
 def _resolve(path: str) -> Callable[[Any, SolveMonitor], Any]:
@@ -172,12 +168,19 @@ class _Outbox:
 
     def offer(self, task: int, progress: Progress) -> None:
         with self._pending:
+            self._progress = merged(self._progress if self._task == task else None, progress)
             self._task = task
-            self._progress = merged(self._progress, progress)
             self._pending.notify()
 
-    def flush(self) -> None:
+    def end(self, kind: str, task: int, content: object) -> None:
+        """Send the last word of a task, and with it what is pending: whoever listens wakes once for both."""
         # The lock spans taking and sending, so that progress never arrives after the answer.
+        with self._pending:
+            # A thread that the task before left behind may have offered the last one.
+            self.send(kind, task, content, self._progress if self._task == task else None)
+            self._progress = None
+
+    def flush(self) -> None:
         with self._pending:
             if self._progress is not None:
                 self.send("progress", self._task, self._progress)

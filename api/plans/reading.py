@@ -95,13 +95,16 @@ def _read_plan(text: RequestText) -> tuple[ReadPlan, _Read]:
     request = checked.required()
     options = UsedOptionsDoc.model_validate(request.options, from_attributes=True)
     input_ = plan_input(body, read.stored())
+    hash_ = input_hash(body.policy, source.used.id, body.parameters, options)
+    # Where nothing is filled in both are the same.
+    is_as_posted = source.posted.id == source.used.id
     asked = ReadPlan(
         policy=body.policy,
         request=PackedRequest.of(request, input_.snapshot),
         options=options,
         input=input_,
-        input_hash=input_hash(body.policy, source.used.id, body.parameters, options),
-        posted_hash=input_hash(body.policy, source.posted.id, body.parameters, options),
+        input_hash=hash_,
+        posted_hash=hash_ if is_as_posted else input_hash(body.policy, source.posted.id, body.parameters, options),
         filled_in=source.notes,
         notes=checked.issues,
     )

@@ -1,8 +1,11 @@
 """Who reads: this process what is small; what is large an idle worker, which may plan it then, or another process."""
 
 import threading
+from asyncio import get_running_loop
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from contextvars import copy_context
 from pkgutil import resolve_name
 from typing import Any
 
@@ -26,6 +29,9 @@ class Readers:
         self._workers = workers
         self._limit_s = limit_s
         self._small_bytes = small_bytes
+        # What comes of a text is stored, by one at a time: threads that wait for one another would take processor time
+        # for each change of turns, and get them in any order.
+        self._in_turn = ThreadPoolExecutor(max_workers=1, thread_name_prefix="read")
         self._starting = threading.Lock()
         self._started = False
 
@@ -36,8 +42,9 @@ class Readers:
                 self._started = True
 
     def close(self) -> None:
-        """End the processes."""
+        """End the processes, and what is read here."""
         self._pool.close()
+        self._in_turn.shutdown()
 
     async def read(
         self,
@@ -51,7 +58,7 @@ class Readers:
 
         `wants` names what another task has kept that reads it sooner: of the idle workers, the one that has it does.
         With `then` what it returns goes through that, in a thread of this process: the one that has read, where it was
-        read here.
+        read here. Small texts are read one after another then, in the order in which they came.
 
         Raises
         ------
@@ -63,7 +70,12 @@ class Readers:
             What the task raises.
         """
         if num_bytes <= self._small_bytes:
-            return await run_in_threadpool(_read_here, task, argument, then)
+            if then is None:
+                return await run_in_threadpool(_read_here, task, argument, then)
+            context = copy_context()
+            return await get_running_loop().run_in_executor(
+                self._in_turn, context.run, _read_here, task, argument, then
+            )
         found = await self._read_elsewhere(task, argument, wants)
         return found if then is None else await run_in_threadpool(then, found)
 

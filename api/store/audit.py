@@ -7,6 +7,7 @@ from sqlalchemy import Connection, insert, select
 
 from api.common.asking import ASKING, Asking
 from api.store.connection import Database
+from api.store.dialects.frequent import Frequent
 from api.store.tables import AUDIT
 
 
@@ -30,7 +31,7 @@ class AuditEntry:
 
 
 _COLUMNS = [AUDIT.c[field.name] for field in fields(AuditEntry)]
-_INSERT = insert(AUDIT)
+_INSERT = Frequent(insert(AUDIT))
 
 
 def note_change(connection: Connection, created: str | None = None) -> None:
@@ -82,4 +83,4 @@ def _add(connection: Connection, asking: Asking, created: str | None, status: in
         "request_id": asking.id,
         "status": status,
     }
-    connection.execute(_INSERT, values)
+    _INSERT.change(connection, values)

@@ -1,7 +1,6 @@
 """Texts that are stored once however often they come: those of snapshots and clusters."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
 from sqlalchemy import Connection, delete, exists, or_
@@ -13,7 +12,7 @@ from api.store.texts import Body
 
 def keep_body(connection: Connection, body: Body) -> None:
     """Insert a text unless it is there."""
-    add_new(connection, BODIES, asdict(body))
+    add_new(connection, BODIES, {"hash": body.hash, "num_bytes": body.num_bytes, "data": body.data})
 
 
 def body_of(row: Any) -> Body:

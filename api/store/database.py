@@ -11,6 +11,7 @@ from api.schemas.plan import PlanStatus
 from api.store.audit import note_change, note_deletion
 from api.store.bodies import body_of, forget_bodies, keep_body
 from api.store.connection import Database
+from api.store.dialects.frequent import Frequent
 from api.store.dialects.statements import add_new, tell
 from api.store.keys import RequestKey, forget_key, keep_key, resource_of
 from api.store.leases import (
@@ -118,9 +119,9 @@ class SnapshotRecord:
 _RECORD_COLUMNS = [PLANS.c[field.name] for field in fields(PlanRecord)]
 # Made once: SQLAlchemy takes as long to build a statement with its values in it as SQLite takes to carry it out.
 _WRITTEN = [column.name for column in _RECORD_COLUMNS if column.name != "sequence"]
-_INSERT = insert(PLANS)
-_FINISH = update(PLANS).where(PLANS.c.id == bindparam("ended"))
-_FORGET_EVENTS = delete(PLAN_EVENTS).where(PLAN_EVENTS.c.plan_id == bindparam("ended"))
+_INSERT = Frequent(insert(PLANS))
+_FINISH = Frequent(update(PLANS).where(PLANS.c.id == bindparam("ended")))
+_FORGET_EVENTS = Frequent(delete(PLAN_EVENTS).where(PLAN_EVENTS.c.plan_id == bindparam("ended")))
 _ONE = select(*_RECORD_COLUMNS).where(PLANS.c.id == bindparam("wanted"))
 _LIST_COLUMNS = [column for column in _RECORD_COLUMNS if column.name != "outcome"]
 
@@ -151,7 +152,7 @@ class Store(Database):
         with self.writing() as connection:
             known = [_known_plan(connection, plan) for plan in new]
             if None in known:
-                admit(known.count(None), others(connection, PLANS_LEASES))
+                admit(known.count(None), others(connection, self, PLANS_LEASES))
             for plan, id_ in zip(new, known, strict=True):
                 if id_ is None:
                     self._insert_plan(connection, plan)
@@ -168,9 +169,11 @@ class Store(Database):
         with self.writing() as connection:
             if not end_lease(connection, self, record.id, epoch):
                 return False
-            connection.execute(_FORGET_EVENTS, {"ended": record.id})
-            done = connection.execute(_FINISH, {**_values(record), "ended": record.id, "events": events})
-        return done.rowcount > 0
+            if self.is_shared:
+                # Nobody else tells others what its plans do.
+                _FORGET_EVENTS.change(connection, {"ended": record.id})
+            num_ended = _FINISH.change(connection, {**_values(record), "ended": record.id, "events": events})
+        return num_ended > 0
 
     def tell_of_plans(self, news: Sequence[PlanNews]) -> None:
         """Write down what plans have told, of those that this service still has."""
@@ -340,7 +343,7 @@ class Store(Database):
         snapshot = plan.asked.snapshot
         keep_body(connection, snapshot)
         values = {**_values(record), "request": plan.asked.rest, "snapshot_hash": snapshot.hash}
-        connection.execute(_INSERT, values)
+        _INSERT.change(connection, values)
         lease(connection, self, record.id, PLANS_LEASES, client=plan.client, due_s=plan.due_s)
         if plan.posted_hash not in (None, record.input_hash):
             connection.execute(insert(POSTED).values(plan_id=record.id, input_hash=plan.posted_hash))

@@ -14,6 +14,7 @@ from sqlalchemy import Connection, Select, bindparam, delete, exists, func, inse
 
 from api.common.asking import caller_now
 from api.store.connection import Database
+from api.store.dialects.frequent import Frequent
 from api.store.dialects.statements import Now, tell
 from api.store.tables import INSTANCES, LEASES
 
@@ -26,12 +27,14 @@ PLANS_LEASES = "plans"
 LOOK = ""
 _NOBODY = ""
 # Of every plan, and so made once.
-_INSERT = insert(LEASES).values(since_s=Now())
-_END = delete(LEASES).where(LEASES.c.resource_id == bindparam("ended"), LEASES.c.owner == bindparam("holder"))
-_END_OF_EPOCH = _END.where(LEASES.c.epoch == bindparam("since"))
+_INSERT = Frequent(insert(LEASES).values(since_s=Now()))
+_HELD = delete(LEASES).where(LEASES.c.resource_id == bindparam("ended"), LEASES.c.owner == bindparam("holder"))
+_END, _END_OF_EPOCH = Frequent(_HELD), Frequent(_HELD.where(LEASES.c.epoch == bindparam("since")))
 _LIVES = INSTANCES.c.seen_at_s > Now() - SILENT_S
 _SERVICES = select(func.count(), func.coalesce(func.sum(INSTANCES.c.room), 0)).where(_LIVES)
-_CLIENTS = select(LEASES.c.client, func.count()).where(LEASES.c.collection == bindparam("of")).group_by(LEASES.c.client)
+_CLIENTS = Frequent(
+    select(LEASES.c.client, func.count()).where(LEASES.c.collection == bindparam("of")).group_by(LEASES.c.client)
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,14 +69,14 @@ def lease(
     counts = {"times_taken_up": 0, "times_begun_again": 0}
     flags = {"wants_end": False, "is_begun": False}
     known = {**values, **counts, **flags, "client": client, "due_s": due_s}
-    connection.execute(_INSERT, known)
+    _INSERT.change(connection, known)
 
 
 def lease_turn(
     connection: Connection, database: Database, resource_id: str, collection: str, admit: Callable[[Others], None]
 ) -> None:
     """Have something new that waits for its turn here, for the client that asks; `admit` may refuse it, by raising."""
-    admit(others(connection, collection))
+    admit(others(connection, database, collection))
     lease(connection, database, resource_id, collection, client=caller_now().client)
 
 
@@ -87,9 +90,9 @@ def end_lease(connection: Connection, database: Database, resource_id: str, epoc
     """
     held = {"ended": resource_id, "holder": database.owner}
     if epoch is None:
-        ended = connection.execute(_END, held).rowcount > 0
+        ended = _END.change(connection, held) > 0
     else:
-        ended = connection.execute(_END_OF_EPOCH, {**held, "since": epoch}).rowcount > 0
+        ended = _END_OF_EPOCH.change(connection, {**held, "since": epoch}) > 0
     if ended:
         tell(connection, database.owner, resource_id)
     return ended
@@ -212,10 +215,11 @@ def live(connection: Connection, database: Database, room: int) -> None:
         connection.execute(delete(INSTANCES).where(INSTANCES.c.seen_at_s < Now() - 10 * SILENT_S))
 
 
-def others(connection: Connection, collection: str) -> Others:
+def others(connection: Connection, database: Database, collection: str) -> Others:
     """All services that live, and what of a collection they have to do."""
     active: Counter[str | None] = Counter()
-    for client, count in connection.execute(_CLIENTS, {"of": collection}):
+    for client, count in _CLIENTS.rows(connection, {"of": collection}):
         active[client] = count
-    num_services, room = connection.execute(_SERVICES).one()
+    # A service that is alone with its database says nothing of itself.
+    num_services, room = connection.execute(_SERVICES).one() if database.is_shared else (0, 0)
     return Others(num_services=num_services, room=room, active=active)

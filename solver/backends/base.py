@@ -56,7 +56,7 @@ class NativeOutcome:
 def rounded(problem: MatrixProblem, x: FloatVector) -> FloatVector:
     """Make integer columns of `x` (n,) integers and pull all columns onto bounds that they miss by rounding."""
     exact = np.where(problem.integrality, np.rint(x), x)
-    clipped = np.clip(exact, problem.lower, problem.upper)
+    clipped = np.minimum(np.maximum(exact, problem.lower), problem.upper)
     near = np.abs(clipped - exact) <= CROSSING_TOLERANCE * np.maximum(1.0, np.abs(exact))
     result: FloatVector = np.where(near, clipped, exact) + 0.0
     return result

@@ -1,13 +1,15 @@
 """Decomposition: blocks that choose, a few rows that couple; exact, with HiGHS for what stays open.
 
 1. find blocks and coupling rows, merge equal blocks (`decomposition.structure`);
-2. maximise the Lagrangian dual in the few multipliers (`decomposition.dual`): a bound for the whole problem;
+2. maximise the Lagrangian dual in the few multipliers (`decomposition.dual`): a bound for the whole problem, or the
+   proof that it has no solution;
 3. round its choice probabilities to a point (`decomposition.rounding`); with many blocks that closes most gaps;
 4. solve the core that small reduced costs leave open (`decomposition.core`) as a MIP; widen until the gap is closed
    or the core holds everything that can still matter.
 
 How much of a problem is searched is thus found for each: what is left once bound and point are known. A problem of
-another shape goes to HiGHS whole, and so does a small one of which nearly all is left and nothing was merged.
+another shape goes to HiGHS whole, and so does a small one of which nearly all is left and nothing was merged. Of few
+columns all that can matter is written down where that is little (`decomposition.table`); else HiGHS has them, too.
 """
 
 import itertools
@@ -24,6 +26,7 @@ from solver.decomposition.dual import DualPoint, ReducedCosts, best_choice, dual
 from solver.decomposition.relaxation import solve_relaxation
 from solver.decomposition.rounding import round_choice
 from solver.decomposition.structure import ChoiceProblem, find_structure
+from solver.decomposition.table import solve_by_table
 from solver.feasibility import violations
 from solver.monitor import Progress, SolveMonitor
 from solver.options import SolveOptions
@@ -71,12 +74,35 @@ class DecompositionBackend:
 
     def solve(self, problem: MatrixProblem, options: SolveOptions, monitor: SolveMonitor) -> SolveResult:
         """Solve `problem`; see the protocol. The result names HiGHS where it solved the problem whole."""
-        structure = find_structure(problem) if problem.num_columns > _FEW_COLUMNS else None
+        if problem.num_columns <= _FEW_COLUMNS:
+            return self._solved_by_table(problem, options, monitor) or self._highs.solve(problem, options, monitor)
+        structure = find_structure(problem)
         if structure is None or _is_hardly_smaller(structure):
             return self._highs.solve(problem, options, monitor)
         search = _Search(self._highs, problem, structure, options, monitor)
         result = conclude(self, problem, search.run(), search.statistics())
         return replace(result, prices=search.prices())
+
+    def _solved_by_table(
+        self, problem: MatrixProblem, options: SolveOptions, monitor: SolveMonitor
+    ) -> SolveResult | None:
+        """The result where the problem is so small that no search is needed."""
+        feed, cpu_s = ProgressFeed(monitor=monitor), time.process_time()
+        start = options.warm_start
+        is_known = start is not None and not violations(problem, start)
+        outcome = solve_by_table(problem, start if is_known else None)
+        if outcome is None:
+            return None
+        if outcome.point is not None:
+            feed.incumbent(outcome.point, problem.value(outcome.point), outcome.bound, 0)
+        statistics = SolveStatistics(
+            load_s=0.0,
+            solve_s=feed.elapsed_s(),
+            solve_cpu_s=time.process_time() - cpu_s,
+            first_incumbent_s=feed.first_incumbent_s,
+            num_nodes=0,
+        )
+        return conclude(self, problem, outcome, statistics)
 
 
 def _is_hardly_smaller(structure: ChoiceProblem) -> bool:
@@ -107,6 +133,7 @@ class _Search:
         self._num_cores = 0
         self._core_size = 0
         self._bound = -np.inf
+        self._is_refuted = False
         self._value = np.inf
         self._point: FloatVector | None = None
         self._counts: IntVector | None = None
@@ -128,6 +155,8 @@ class _Search:
                 return self._outcome(TerminationReason.OPTIMAL)
         if self._gap_is_closed():
             return self._outcome(TerminationReason.OPTIMAL)
+        if self._is_refuted:
+            return self._outcome(TerminationReason.INFEASIBLE)
         return self._outcome(Limit.INTERRUPTED if self._monitor.canceled.is_set() else Limit.TIME)
 
     def statistics(self) -> SolveStatistics:
@@ -225,6 +254,7 @@ class _Search:
         self._multipliers = dual.multipliers
         reduced = reduced_costs(structure, dual.multipliers)
         self._bound = max(self._bound, reduced.bound)
+        self._is_refuted = self._point is None and structure.refutes(dual.multipliers, reduced.bound)
         if not self._is_done():
             counts = round_choice(structure, dual.multipliers, reduced, dual.fraction, self._is_enough, self._must_stop)
             if counts is not None:
@@ -268,12 +298,13 @@ class _Search:
         return is_small and is_unmerged and core.columns.size > _SMALLER * self._problem.num_columns
 
     def _solve_whole(self) -> TerminationReason | Limit:
-        """Solve the problem as it was given, by the way that HiGHS goes by itself."""
+        """Solve the problem as it was given, by the way that HiGHS goes by itself, from the best point that is known."""
         self._num_cores += 1
         self._core_size = self._structure.cost.size
         left_s = max(_LEAST_TIME_S, self._options.time_limit_s - self._feed.elapsed_s())
         inner = SolveMonitor(on_progress=self._watch_whole, canceled=self._monitor.canceled)
-        result = self._highs.solve(self._problem, replace(self._options, time_limit_s=left_s), inner)
+        start = self._options.warm_start if self._point is None else self._point
+        result = self._highs.solve(self._problem, replace(self._options, time_limit_s=left_s, warm_start=start), inner)
         self._num_nodes += result.statistics.num_nodes or 0
         if result.incumbent is not None:
             self._offer(result.incumbent)
@@ -340,4 +371,4 @@ class _Search:
         return self._monitor.canceled.is_set() or self._feed.elapsed_s() > self._options.time_limit_s
 
     def _is_done(self) -> bool:
-        return self._gap_is_closed() or self._must_stop()
+        return self._is_refuted or self._gap_is_closed() or self._must_stop()

@@ -112,7 +112,8 @@ def maximise_dual(
     relative_gap: float = 0.0,
     temperature: float | None = None,
 ) -> DualPoint:
-    """Maximise L from `start` (m,), or from 0, until it is nearly within `relative_gap` of the linear relaxation.
+    """Maximise L from `start` (m,), or from 0, until it is nearly within `relative_gap` of the linear relaxation, or
+    proves that the problem has no solution.
 
     `stop` is asked between steps and ends it early. `temperature` is that of a start from where it has been before.
     """
@@ -131,7 +132,7 @@ def maximise_dual(
         here = _newton(oracle, point, temperature, stop)
         point, temperature = here.point, temperature * _COOLING
         enough = relative_gap > 0 and oracle.excess(here) <= relative_gap * abs(oracle.best_bound)
-        if enough or temperature <= _LAST_TEMPERATURE * scale:
+        if enough or oracle.has_refuted or temperature <= _LAST_TEMPERATURE * scale:
             break
     return DualPoint(
         multipliers=oracle.best_point,
@@ -177,6 +178,8 @@ class _SmoothOracle:
         self.best_bound = -np.inf
         self.best_point = np.zeros(problem.limit.size)
         self.num_evaluations = 0
+        self._highest = problem.highest
+        self.has_refuted = False
 
     def at(self, point: FloatVector, temperature: float) -> _Smoothed:
         """Smoothed dual at `point` (m,)."""
@@ -193,6 +196,7 @@ class _SmoothOracle:
         bound = float(problem.copies @ best) - outside
         if bound > self.best_bound:
             self.best_bound, self.best_point = bound, point.copy()
+            self.has_refuted = bound > self._highest and problem.refutes(point, bound)
         value = bound - temperature * float(problem.copies @ np.log(total))
         return _Smoothed(point=point, value=value, weight=weight, total=total, excess=priced, nothing=-best)
 
@@ -262,7 +266,7 @@ def _newton(oracle: _SmoothOracle, point: FloatVector, temperature: float, stop:
     here = oracle.at(point, temperature)
     damping = _LEAST_DAMPING
     for _ in range(_NEWTON_STEPS):
-        if stop():
+        if oracle.has_refuted or stop():
             break
         gradient, hessian = oracle.derivatives(here, temperature)
         while True:

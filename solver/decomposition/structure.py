@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import sparse
 
+from solver.feasibility import FEASIBILITY_TOLERANCE
 from solver.problem import MatrixProblem
 from stowplan.arrays import FloatVector, IntVector, Mask
 
@@ -55,6 +56,18 @@ class ChoiceProblem:
         x = np.zeros(num_columns)
         x[self.origin[self.origin_start[k] + copy * self.size[k] + chosen - self.start[k]]] = 1.0
         return x
+
+    @property
+    def highest(self) -> float:
+        """No choice of all blocks costs more, be the coupling rows kept or not."""
+        most = np.maximum.reduceat(self.cost, self.start[:-1])
+        return self.offset + float(self.copies @ np.where(self.required, most, np.maximum(most, 0.0)))
+
+    def refutes(self, multipliers: FloatVector, bound: float) -> bool:
+        """Whether L(`multipliers`) = `bound` proves that no choice keeps the coupling rows: all would cost more than the
+        dearest one. Nor does any within the tolerance of points, which may take that much more of what is priced."""
+        beyond = FEASIBILITY_TOLERANCE * np.maximum(np.abs(self.limit), 1.0)
+        return bound - float(beyond @ multipliers) > self.highest
 
     def sampled(self, classes: IntVector) -> "ChoiceProblem":
         """The classes (increasing) alone, with their share of what all blocks together may use.

@@ -1,13 +1,16 @@
 """Plans: ask for one, wait for it, look at it, stop it."""
 
+from collections.abc import Callable, Coroutine
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, Depends, Header, Path, Query
+from fastapi import APIRouter, Depends, Header, Path, Query, Request
+from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response, StreamingResponse
 
 from api.common.examples import example
+from api.http.access import authorize
 from api.http.body import json_body, json_text
 from api.http.routers.common import (
     PLAN_BODY_NAME,
@@ -16,13 +19,16 @@ from api.http.routers.common import (
     PlanId,
     Services,
     WaitS,
+    arrival_s,
     checked_key,
     documented_body,
     documented_events,
     event_response,
     json_response,
+    preferred_wait_s,
 )
 from api.http.routers.pictures import PICTURES, Picture, drawn
+from api.http.running import services_of
 from api.plans.present import plan_path, plan_text
 from api.plans.reading import READ_PLAN, ReadPlan
 from api.schemas.export import ExportDoc, PlanExportBody, PlanExportDoc
@@ -55,13 +61,6 @@ _ACCEPTED: dict[int | str, dict[str, Any]] = {
 }
 
 
-@router.post(
-    "",
-    summary="Ask for a plan",
-    response_model=PlanDoc,
-    responses=_ACCEPTED,
-    openapi_extra=DOCUMENTED_REQUEST,
-)
 async def create_plan(
     services: Services,
     received_s: Arrival,
@@ -82,6 +81,37 @@ async def create_plan(
 
     plan_id = await services.reader.read(READ_PLAN, text, then=submit)
     return await _answer(services, plan_id, wait_s)
+
+
+class _CreatingRoute(APIRoute):
+    """The route of `create_plan`: what that asks for is given by hand, in the order of its parameters.
+
+    FastAPI finds it out for every request again, which takes as long as to store a plan.
+    """
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Give what answers a request."""
+        return _create_directly
+
+
+async def _create_directly(request: Request) -> Response:
+    await authorize(request)
+    services, received_s = services_of(request), await arrival_s()
+    text = await json_text(request)
+    wait_s = await preferred_wait_s(services, request.headers.getlist("prefer"))
+    return await create_plan(services, received_s, text, wait_s, request.headers.get("idempotency-key"))
+
+
+router.add_api_route(
+    "",
+    create_plan,
+    methods=["POST"],
+    summary="Ask for a plan",
+    response_model=PlanDoc,
+    responses=_ACCEPTED,
+    openapi_extra=DOCUMENTED_REQUEST,
+    route_class_override=_CreatingRoute,
+)
 
 
 @router.get("", summary="List plans")

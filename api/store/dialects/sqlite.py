@@ -3,7 +3,8 @@
 import logging
 import sqlite3
 import uuid
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, cast
 
@@ -37,6 +38,8 @@ class Sqlite(Dialect):
         self.identity = f"memory-{uuid.uuid4().hex}" if path is None else str(path.resolve())
         self._file = None if path is None else DatabaseFile(path)
         self.writer = self.reader = _engine(path)
+        # Of all that is written: to ask the engine for one each time takes as long as two statements.
+        self._writing: Connection | None = None
 
     def begin(self, connection: Connection) -> None:
         """Let nobody else write, also while tables change, and look for damage."""
@@ -82,6 +85,17 @@ class Sqlite(Dialect):
         """A database in memory has one connection, which readers and writers share."""
         return nullcontext() if self.is_lasting else write_lock
 
+    def transaction(self) -> AbstractContextManager[Connection]:
+        """One to write in, of a file on the one connection that is kept for it."""
+        return self.writer.begin() if self._file is None else self._on_kept_connection()
+
+    @contextmanager
+    def _on_kept_connection(self) -> Iterator[Connection]:
+        if self._writing is None:
+            self._writing = self.writer.connect()
+        with self._writing.begin():
+            yield self._writing
+
     def return_pages(self, num_pages: int) -> bool:
         """Give free pages back; whether there are more."""
         if not self.is_lasting:
@@ -94,6 +108,8 @@ class Sqlite(Dialect):
 
     def close(self) -> None:
         """Close the connections, then let others have the file."""
+        if self._writing is not None:
+            self._writing.close()
         self.writer.dispose()
         if self._file is not None:
             self._file.close()

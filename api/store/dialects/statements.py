@@ -3,13 +3,11 @@
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
-from typing import cast as cast_type
 
 from sqlalchemy import (
     JSON,
     ColumnElement,
     Connection,
-    Executable,
     Float,
     Table,
     Text,
@@ -23,21 +21,24 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
+from api.store.dialects.frequent import Frequent
+
 CHANNEL = "stowplan"
 _INSERT: Mapping[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
 
 
 def add_new(connection: Connection, table: Table, rows: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> int:
     """Insert those rows that are not there yet; how many these are."""
-    return connection.execute(_inserting_new(connection.dialect.name, table), rows).rowcount
-
-
-# To build it takes as long as to carry it out.
-@cache
-def _inserting_new(dialect: str, table: Table) -> Executable:
-    statement = _INSERT[dialect](table).on_conflict_do_nothing()
+    statement = _inserting_new(connection.dialect.name, table)
+    if isinstance(rows, Mapping):
+        return statement.change(connection, rows)
     # Of many rows it is known only where it is asked for.
-    return cast_type("Executable", statement.execution_options(preserve_rowcount=True))
+    return connection.execute(statement.statement.execution_options(preserve_rowcount=True), rows).rowcount
+
+
+@cache
+def _inserting_new(dialect: str, table: Table) -> Frequent:
+    return Frequent(_INSERT[dialect](table).on_conflict_do_nothing())
 
 
 class Now(FunctionElement[float]):

@@ -11,6 +11,9 @@ from models.allocation.arena.assembly import baseline
 from models.allocation.arena.instance import ArenaInstance
 from stowplan.arrays import FloatMatrix, FloatVector, IntMatrix, IntVector
 
+# Relative: sums of the same numbers in another order differ by less.
+_ROUNDING = 1e-12
+
 Moves = Mapping[int, int]
 """Job -> the configuration that it gets."""
 
@@ -72,15 +75,32 @@ class Assignment:
         first, second = (*(max(0.0, -cost) for cost, _ in self._largest_first[:2]), 0.0, 0.0)[:2]
         return first, second
 
-    def gains(self, jobs: IntVector) -> FloatMatrix:
-        """How much better the objective gets (n, K) when one of the jobs (n,) gets one of the offered configurations,
-        each by itself; -inf for blocks that it is not offered."""
+    def savings(self, jobs: IntVector) -> FloatMatrix:
+        """How much better b sum c gets (n, K) when one of the jobs (n,) gets one of the offered configurations; -inf
+        for blocks that it is not offered."""
+        return np.asarray(self._mean * (self.costs[jobs, None] - self.offered_costs[jobs]))
+
+    def gains(self, jobs: IntVector, savings: FloatMatrix) -> FloatMatrix:
+        """How much better the objective gets (n, K) by the same changes, each by itself."""
+        if not self.instance.is_min_max:
+            return savings
         own, new = self.costs[jobs, None], self.offered_costs[jobs]
-        gain = self._mean * (own - new)
+        worst, others = self.two_largest()
+        return np.asarray(savings + (worst - np.maximum(np.where(own == worst, others, worst), new)))
+
+    def most_gained(self, job: int, blocks: IntVector, saved: FloatVector, num_moves: int) -> FloatVector:
+        """At least what `gain` (b,) is, of any way of at most `num_moves` moves that together save at most `saved` (b,),
+        to each of the `blocks` (b,)."""
+        own, costs = float(self.costs[job]), self._block_costs[job, blocks]
+        none = saved == -np.inf
+        saved = np.where(none, 0.0, saved)
+        gained = self._mean * (own - costs) + saved
+        size = self._mean * (abs(own) + np.abs(costs)) + np.abs(saved)
         if self.instance.is_min_max:
-            worst, others = self.two_largest()
-            gain += worst - np.maximum(np.where(own == worst, others, worst), new)
-        return gain
+            worst, _ = self.two_largest()
+            gained += worst - np.maximum(costs, self._least_worst(job, num_moves))
+            size += worst + np.abs(costs)
+        return np.asarray(np.where(none, -np.inf, gained + _ROUNDING * size))
 
     def way(self, moves: Moves) -> Way:
         """The moves with what they cost and save as things stand."""
@@ -95,6 +115,12 @@ class Assignment:
         if self.instance.is_min_max:
             gain += self._worst_without(()) - max(self._worst_without({*way.moves, job}), *way.costs, cost)
         return gain
+
+    def _least_worst(self, job: int, num_moves: int) -> float:
+        """What the largest cost of the other jobs is at least, whichever `num_moves` of the launched ones move."""
+        first = self._largest_first[: num_moves + 2]
+        stays = (max(0.0, -cost) for cost, i in first if i != job and self.chosen[i] < 0)
+        return next(stays, max(0.0, -first[-1][0]) if len(first) == num_moves + 2 else 0.0)
 
     def _worst_without(self, jobs: Collection[int]) -> float:
         """Largest cost of the other jobs, 0 when there are none."""

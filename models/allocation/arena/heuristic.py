@@ -30,14 +30,13 @@ placed, if need be by moving jobs that keep their block; `models.placement.nodes
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import pairwise
-from operator import itemgetter
 
 import numpy as np
 
 from models.allocation.arena.assignment import Assignment, Moves, Way
 from models.allocation.arena.instance import ArenaInstance
 from models.allocation.arena.room import Room
-from stowplan.arrays import IntVector, Mask
+from stowplan.arrays import FloatVector, IntVector, Mask
 
 # A change must gain more than rounding.
 _LEAST_GAIN = 1e-9
@@ -152,9 +151,13 @@ class _Scheduler:
 
     def _launch(self, i: int, depth: int) -> bool:
         """Give job i the block, and change the launched jobs in the way, that are best for the objective."""
-        blocks = self._instance.pair_configurations[self._pairs[i]].tolist()
-        ways = ((c, way) for c in blocks for way in self._room.ways(c, depth, self._must_stop))
-        return self._take_best(i, ways, must_gain=self._may_wait(i))
+        blocks = self._instance.pair_configurations[self._pairs[i]]
+        most = self._assignment.most_gained(i, blocks, self._room.most_saved(blocks, depth), depth)
+
+        def ways(c: int) -> Iterable[Way]:
+            return self._room.ways(c, depth, self._must_stop)
+
+        return self._take_best(i, blocks, most, ways, must_gain=self._may_wait(i))
 
     def _may_wait(self, i: int) -> bool:
         """Whether the objective, not the queue, decides if the job runs."""
@@ -188,22 +191,42 @@ class _Scheduler:
         if not self._may_scale_up():
             return False
         own = int(self._assignment.chosen[i])
-        blocks = [c for c in self._instance.pair_configurations[self._pairs[i]].tolist() if c != own]
-        ways = ((c, way) for c in blocks for way in self._room.ways_for(i, c, self._depth, self._must_stop))
-        if not self._take_best(i, ways, must_gain=True):
+        blocks = self._instance.pair_configurations[self._pairs[i]]
+        blocks = blocks[blocks != own]
+
+        def ways(c: int) -> Iterable[Way]:
+            return self._room.ways_for(i, c, self._depth, self._must_stop)
+
+        if not self._take_best(i, blocks, np.full(blocks.size, np.inf), ways, must_gain=True):
             return False
         self._num_scaled_up += int(own >= 0)
         return True
 
-    def _take_best(self, i: int, ways: Iterable[tuple[int, Way]], *, must_gain: bool) -> bool:
-        """Give job i the block, by the way, that is best for the objective; False where there is none, or none gains
-        that must."""
-        rated = [(self._assignment.gain(way, i, c), c, way) for c, way in ways]
-        if not rated:
+    def _take_best(
+        self,
+        i: int,
+        blocks: IntVector,
+        most: FloatVector,
+        ways: Callable[[int], Iterable[Way]],
+        *,
+        must_gain: bool,
+    ) -> bool:
+        """Give job i the block of `blocks` (b,), by the way, that is best for the objective; of equal ones the first.
+        False where there is none, or none gains that must.
+
+        `most` (b,): no way to a block gains more. Blocks that cannot be the best are not looked at.
+        """
+        best, place, found = -np.inf, blocks.size, None
+        for k in (-most).argsort(kind="stable").tolist():
+            if most[k] < best or (must_gain and most[k] <= _LEAST_GAIN):
+                break
+            c = int(blocks[k])
+            for way in ways(c):
+                gain = self._assignment.gain(way, i, c)
+                if gain > best or (gain == best and k < place):
+                    best, place, found = gain, k, way
+        if found is None or (must_gain and best <= _LEAST_GAIN):
             return False
-        gain, c, way = max(rated, key=itemgetter(0))
-        if must_gain and gain <= _LEAST_GAIN:
-            return False
-        self._num_scaled_down += len(way.moves)
-        self._apply({**way.moves, i: c})
+        self._num_scaled_down += len(found.moves)
+        self._apply({**found.moves, i: int(blocks[place])})
         return True

@@ -4,6 +4,9 @@ Changes are of few kinds: from one configuration to another. All changes of a ki
 that only the best of each kind matters. They are kept from step to step: a move concerns the kinds that leave its two
 configurations, and under Eq. 7 those of the jobs that what is worst off concerns. So are the ways that a search has
 found: they are the same until the slack is another, or one of the changes that could free what the block lacks.
+
+Few blocks need a search. What changes save per GPU that they free bounds what the ways to a block can save: they free
+all that it lacks, and by no change that saves more for it than the best one.
 """
 
 from collections.abc import Callable, Iterable, Sequence, Set
@@ -22,14 +25,19 @@ class _Changes:
     """Changes that fit once the slack (m,) covers what they take beyond what they free.
 
     kinds: int64 (k,), ascending, each with a launched job that can change so. freed: int64 (m, k); relieving: int64
-    (r, k), the same in the rows of interest. gains: float64 (k,) and jobs: int64 (k,), of the best change of each kind.
+    (r, k), the same in the rows of interest; fixed: int64 (f, k), in those in which no change of the site frees anything.
+    gains: float64 (k,) and jobs: int64 (k,), of the best change of each kind. savings: float64 (k,), the most that a
+    change of the kind saves; rates: float64 (k,), the same per GPU that it can free there.
     """
 
     kinds: IntVector
     freed: IntMatrix
     relieving: IntMatrix
+    fixed: IntMatrix
     gains: FloatVector
     jobs: IntVector
+    savings: FloatVector
+    rates: FloatVector
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -37,13 +45,15 @@ class _Site:
     """Rows in which blocks lack room. rows: int64 (r,); units: int64 (r,), GPUs per unit of each.
 
     kinds: int64 (k,), ascending, the changes that free something there; sources: the configurations that they leave.
-    changes: those that can be made, None where they are to be looked up anew. version: grows when they change.
+    fixed: int64 (f,), the rows in which none of them frees anything. changes: those that can be made, None where they
+    are to be looked up anew. version: grows when they change.
     """
 
     rows: IntVector
     units: IntVector
     kinds: IntVector
     sources: frozenset[int]
+    fixed: IntVector
     changes: _Changes | None = None
     version: int = 0
 
@@ -64,19 +74,27 @@ class Room:
     """
 
     def __init__(self, assignment: Assignment, depth: int) -> None:
-        """`depth`: most changes of a search, for which so many of the next best of each kind are kept."""
+        """`depth`: most changes of a search, for which so many of the best of each kind are kept."""
         self._assignment = assignment
         self._size = assignment.offered.size
         self._number = {c: k for k, c in enumerate(assignment.offered.tolist())}
         demand = assignment.demand[:, assignment.offered]
         before, self._after = np.divmod(np.arange(self._size**2), max(1, self._size))
         self._freed: IntMatrix = demand[:, before] - demand[:, self._after]
-        self._gains: FloatMatrix = np.full((self._size**2, depth + 1), -np.inf)
-        self._jobs: IntMatrix = np.full((self._size**2, depth + 1), _NOBODY)
+        # The moves of a search before its last one are left out of the best of each kind.
+        num_best = max(1, depth)
+        self._gains: FloatMatrix = np.full((self._size**2, num_best), -np.inf)
+        self._jobs: IntMatrix = np.full((self._size**2, num_best), _NOBODY)
+        self._savings: FloatVector = np.full(self._size**2, -np.inf)
         self._stale = set(range(self._size))
         self._worst = assignment.two_largest()
-        self._sites: dict[bytes, _Site] = {}
-        self._site_of: dict[int, _Site] = {}
+        rows = [np.flatnonzero(column).tobytes() for column in demand.T]
+        different = list(dict.fromkeys(rows))
+        self._sites = [self._site(np.frombuffer(key, dtype=np.int64)) for key in different]
+        self._site_of: IntVector = np.full(assignment.demand.shape[1], -1)
+        self._site_of[assignment.offered] = [different.index(key) for key in rows]
+        self._bounds: FloatMatrix = np.zeros((len(different), 2))
+        self._bounded: list[tuple[bytes, int] | None] = [None] * len(different)
         self._found: dict[int, _Found] = {}
 
     def moved(self, concerned: Iterable[int]) -> None:
@@ -97,10 +115,28 @@ class Room:
         kind = int(kinds[self._gains[kinds, 0].argmax()])
         return float(self._gains[kind, 0]), {int(self._jobs[kind, 0]): self._target(kind)}
 
+    def most_saved(self, blocks: IntVector, depth: int) -> FloatVector:
+        """What the moves of any way of `ways` to each of the `blocks` (b,) save together at most; 0 where there is room
+        without, -inf where no change makes any.
+
+        What they free is at least what is lacking. So, where every change costs, they cost at least as much as if all
+        of it were freed at the least cost per GPU.
+        """
+        self._refresh()
+        assignment, slack = self._assignment, self._assignment.slack
+        short = assignment.units @ np.maximum(assignment.demand[:, blocks] - slack[:, None], 0)
+        where = self._site_of[blocks]
+        now = slack.tobytes()
+        for k in set(where.tolist()):
+            self._bound(k, now)
+        rate, largest = self._bounds[where].T
+        saved = np.where(rate < 0.0, rate * np.maximum(short, 1), depth * largest)
+        return np.where(short > 0, saved, 0.0)
+
     def ways(self, c: int, depth: int, must_stop: Callable[[], bool]) -> Sequence[Way]:
         """Ways to make room for configuration `c` by at most `depth` changes; they do not depend on who wants it."""
         self._refresh()
-        site = self._site(c)
+        site = self._sites[self._site_of[c]]
         standing = (self._assignment.slack.tobytes(), site.version, depth)
         found = self._found.get(c)
         if found is None or found.standing != standing:
@@ -111,7 +147,7 @@ class Room:
     def ways_for(self, mover: int, c: int, depth: int, must_stop: Callable[[], bool]) -> Sequence[Way]:
         """The same for a launched job that leaves its own block for it."""
         self._refresh()
-        return self._search(c, self._site(c), depth, mover, must_stop)
+        return self._search(c, self._sites[self._site_of[c]], depth, mover, must_stop)
 
     def _search(
         self, c: int, site: _Site, depth: int, mover: int | None, must_stop: Callable[[], bool]
@@ -166,7 +202,7 @@ class Room:
             return gains, jobs
         before = kinds // self._size
         for source in set(before.tolist()):
-            best, whose = self._best(source, moved)
+            best, whose, _ = self._best(source, moved)
             own, after = taken[before == source], self._after[kinds[before == source]]
             gains[own], jobs[own] = best[after, 0], whose[after, 0]
         return gains, jobs
@@ -190,34 +226,44 @@ class Room:
         sources = assignment.offered[kinds // max(1, self._size)]
         return {*chosen[seen].tolist(), *sources.tolist()} - {_NOBODY}
 
-    def _site(self, c: int) -> _Site:
-        if c not in self._site_of:
-            rows = self._assignment.demand[:, c].nonzero()[0]
-            key = rows.tobytes()
-            if key not in self._sites:
-                kinds = np.flatnonzero((self._freed[rows] > 0).any(axis=0))
-                self._sites[key] = _Site(
-                    rows=rows,
-                    units=self._assignment.units[rows],
-                    kinds=kinds,
-                    sources=frozenset((kinds // self._size).tolist()),
-                )
-            self._site_of[c] = self._sites[key]
-        return self._site_of[c]
+    def _site(self, rows: IntVector) -> _Site:
+        kinds = np.flatnonzero((self._freed[rows] > 0).any(axis=0))
+        return _Site(
+            rows=rows,
+            units=self._assignment.units[rows],
+            kinds=kinds,
+            sources=frozenset((kinds // self._size).tolist()),
+            fixed=np.flatnonzero((self._freed[:, kinds] <= 0).all(axis=1)),
+        )
 
     def _changes(self, site: _Site) -> _Changes:
         """Those of a site that can be made as things stand."""
         if site.changes is None:
             kinds = site.kinds[self._gains[site.kinds, 0] > -np.inf]
-            freed = self._freed[:, kinds]
+            freed, savings = self._freed[:, kinds], self._savings[kinds]
+            relieving = freed[site.rows]
             site.changes = _Changes(
                 kinds=kinds,
                 freed=freed,
-                relieving=freed[site.rows],
+                relieving=relieving,
+                fixed=freed[site.fixed],
                 gains=self._gains[kinds, 0],
                 jobs=self._jobs[kinds, 0],
+                savings=savings,
+                rates=savings / (site.units @ np.maximum(relieving, 0)),
             )
         return site.changes
+
+    def _bound(self, k: int, slack: bytes) -> None:
+        """Look up the most that a change saves per GPU that it can free at site k, and alone, of those that may come to
+        fit: in the rows that no change of the site frees, what does not fit now never will."""
+        site = self._sites[k]
+        if self._bounded[k] == (slack, site.version):
+            return
+        changes = self._changes(site)
+        fits = _fitting(changes.fixed, self._assignment.slack[site.fixed])
+        self._bounds[k] = changes.rates.max(initial=-np.inf, where=fits), changes.savings.max(initial=0.0, where=fits)
+        self._bounded[k] = (slack, site.version)
 
     def _target(self, kind: int) -> int:
         """The configuration that a kind of change ends with."""
@@ -229,27 +275,29 @@ class Room:
         changed = set()
         for before in self._stale:
             own = slice(before * self._size, (before + 1) * self._size)
-            gains, jobs = self._best(before, frozenset())
-            if not (np.array_equal(jobs, self._jobs[own]) and np.array_equal(gains, self._gains[own])):
-                self._gains[own], self._jobs[own] = gains, jobs
+            gains, jobs, savings = self._best(before, frozenset())
+            known = ((jobs, self._jobs[own]), (gains, self._gains[own]), (savings, self._savings[own]))
+            if not all(np.array_equal(one, other) for one, other in known):
+                self._gains[own], self._jobs[own], self._savings[own] = gains, jobs, savings
                 changed.add(before)
         self._stale.clear()
-        for site in self._sites.values() if changed else ():
+        for site in self._sites if changed else ():
             if not changed.isdisjoint(site.sources):
                 site.changes = None
                 site.version += 1
 
-    def _best(self, before: int, left_out: Set[int]) -> tuple[FloatMatrix, IntMatrix]:
+    def _best(self, before: int, left_out: Set[int]) -> tuple[FloatMatrix, IntMatrix, FloatVector]:
         """What changes from `before` to each configuration gain, the best first (K, n), -inf where there are no more,
-        and whose they are; of equal ones the first job's."""
+        and whose they are, of equal ones the first job's; and the most that one saves (K,)."""
         num_best = self._jobs.shape[1]
         gains, found = np.full((self._size, num_best), -np.inf), np.full((self._size, num_best), _NOBODY)
         jobs = (self._assignment.chosen == self._assignment.offered[before]).nonzero()[0]
         if left_out:
             jobs = jobs[~_is_any(jobs, left_out)]
         if not jobs.size:
-            return gains, found
-        left = np.ascontiguousarray(self._assignment.gains(jobs).T)
+            return gains, found, np.full(self._size, -np.inf)
+        savings = self._assignment.savings(jobs)
+        left = np.array(self._assignment.gains(jobs, savings).T, order="C")
         left[before] = -np.inf
         every = np.arange(self._size)
         for rank in range(min(num_best, jobs.size)):
@@ -258,7 +306,7 @@ class Room:
             found[:, rank] = jobs[best]
             left[every, best] = -np.inf
         found[gains == -np.inf] = _NOBODY
-        return gains, found
+        return gains, found, savings.max(axis=0)
 
 
 def _fitting(freed: IntMatrix, slack: IntVector) -> Mask:

@@ -15,7 +15,10 @@ allowed options o of job i (its pairs, and to wait), their costs c_io, and what 
 
 in which the minima of all T are read off the options of each job in the order of their costs. So few T are solved: the
 one with the least bound, until the best plan is within the gap of it. What is below the least T at which every job has
-an option is never asked.
+an option is never asked. Where a T has no plan, prices that prove it do so for all T up to where the cheapest options
+take no more than there is,
+
+    sum_i min_(o: c_io <= T) u a_o <= u b
 """
 
 import time
@@ -27,8 +30,9 @@ from scipy import sparse
 from models.allocation.arena.assembly import baseline, choosing
 from models.allocation.arena.instance import ArenaInstance
 from models.wording import counted
-from solver.decomposition.structure import find_structure
-from solver.feasibility import violations
+from solver.decomposition.dual import DualPoint, maximise_dual
+from solver.decomposition.structure import ChoiceProblem, find_structure
+from solver.feasibility import FEASIBILITY_TOLERANCE, violations
 from solver.monitor import Progress, SolveMonitor
 from solver.options import SolveOptions
 from solver.problem import MatrixProblem
@@ -96,12 +100,16 @@ class ThetaSearch:
         self._price(np.zeros(self._num_rows))
         if self._options.warm_start is not None:
             self._offer(self._options.warm_start[:-1])
-        refuted, known, where = False, self._thetas.size, 0
+        # How far to go beyond a theta that prices do not refute, and that has no plan even so.
+        stride, known, where = 0, self._thetas.size, 0
         for _ in range(_MOST_SOLVED):
             problem, result = self._solved(where)
             if result.termination is TerminationReason.INFEASIBLE:
-                refuted = True
                 self._bounds[: where + 1] = np.inf
+                if not stride:
+                    self._refute(problem, result)
+                if int(self._bounds.argmin()) == where + 1:
+                    stride = max(1, 2 * stride)
             else:
                 self._learn(where, problem, result)
                 known = min(known, where)
@@ -110,9 +118,9 @@ class ThetaSearch:
                 return self._ended(result)
             if result.termination not in _ANSWERS:
                 return None
-            if refuted and where < known:
-                # Between a theta without a plan and one with: prices say little of where plans begin.
-                where = (where + known) // 2
+            if stride and where < known:
+                # Between a theta without a plan and one with: plans begin not far above what prices refute.
+                where = min(where + stride - 1, (where + known) // 2)
         return None
 
     def _listed(self) -> _Options:
@@ -138,9 +146,14 @@ class ThetaSearch:
 
     def _least_shares(self, prices: FloatVector) -> FloatVector:
         """What plans under each theta (k,) cost at least beside it, by prices (rows,) of the program of one T."""
+        return self._problem.offset + self._least(self._choices.shares, prices)
+
+    def _least(self, shares: FloatMatrix, prices: FloatVector) -> FloatVector:
+        """Under each theta (k,) the least that options with `shares` (J', K) cost at prices (rows,), beyond what the
+        rows are worth at them."""
         choices = self._choices
         charged = np.append(self._rows.T @ prices, 0.0)[choices.columns]
-        best = np.minimum.accumulate(choices.shares + charged, axis=1)
+        best = np.minimum.accumulate(shares + charged, axis=1)
         falls = np.diff(best, axis=1, prepend=0.0)
         falls[:, 0] = best[:, 0]
         there = np.isfinite(choices.costs)
@@ -151,7 +164,7 @@ class ThetaSearch:
         priced = prices > 0
         paid = float(limits[priced] @ prices[priced])
         size = np.abs(best[:, 0]).sum() + paid
-        return np.asarray(self._problem.offset + sums - paid - _ROUNDING * size)
+        return np.asarray(sums - paid - _ROUNDING * size)
 
     def _solved(self, where: int) -> tuple[MatrixProblem, SolveResult]:
         """The program of one T, over the pairs `_kept`, and its result."""
@@ -214,6 +227,26 @@ class ThetaSearch:
         """Take in what prices (rows,) say of every theta."""
         self._bounds = np.maximum(self._bounds, self._thetas + self._least_shares(prices))
 
+    def _refute(self, problem: MatrixProblem, result: SolveResult) -> None:
+        """Leave out every theta at which what has to run takes more than there is, by the prices that prove it of the
+        program of one T, and by more than the tolerance of points."""
+        prices = self._refuting(problem) if result.prices is None else np.maximum(result.prices, 0.0)
+        if prices is None:
+            return
+        shares = np.where(np.isfinite(self._choices.costs), 0.0, np.inf)
+        limits = self._problem.row_upper[: self._num_rows]
+        beyond = FEASIBILITY_TOLERANCE * float(np.maximum(np.abs(limits), 1.0) @ prices)
+        self._bounds[self._least(shares, prices) > beyond] = np.inf
+
+    def _refuting(self, problem: MatrixProblem) -> FloatVector | None:
+        """Prices (rows,) at which a program of one T without a plan has none, where the solver had none."""
+        structure = find_structure(problem)
+        if structure is None:
+            return None
+        ends = time.perf_counter() + self._left_s()
+        dual = maximise_dual(structure, stop=lambda: time.perf_counter() > ends)
+        return self._of_rows(structure, dual)
+
     def _relaxed(self, problem: MatrixProblem) -> FloatVector | None:
         """Prices (rows,) of the relaxation of the program of one T, where the solver had none."""
         # It loads HiGHS, which whoever reads requests does without.
@@ -221,10 +254,11 @@ class ThetaSearch:
 
         structure = find_structure(problem)
         linear = None if structure is None else solve_relaxation(structure, self._left_s())
-        if structure is None or linear is None:
-            return None
-        prices = np.zeros(problem.num_rows)
-        np.add.at(prices, structure.rows, linear.multipliers)
+        return None if structure is None or linear is None else self._of_rows(structure, linear)
+
+    def _of_rows(self, structure: ChoiceProblem, dual: DualPoint) -> FloatVector:
+        prices = np.zeros(self._num_rows)
+        np.add.at(prices, structure.rows, dual.multipliers)
         return prices
 
     def _offer(self, pairs: FloatVector) -> None:

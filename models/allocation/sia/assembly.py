@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 from scipy import sparse
 
-from models.allocation.constraint_group import ConstraintGroup, stacked
+from models.allocation.constraint_group import ConstraintGroup
 from models.allocation.sia.instance import SiaInstance
 from solver.problem import MatrixProblem
 from stowplan.arrays import IntVector
@@ -52,28 +52,65 @@ def column_names(instance: SiaInstance) -> tuple[str, ...]:
 
 
 def assemble(instance: SiaInstance) -> MatrixProblem:
-    """The program in matrix form, without names."""
+    """The program in matrix form, without names; its rows are those of `constraint_groups`, one below the other.
+
+    Column by column, as it is stored: a pair stands in the row of its job, if that has one, and then where its
+    configuration does. To stack groups of rows takes several times as long, most of it whatever their size.
+    """
     num_pairs = instance.pair_jobs.size
+    choosing, reserved, used = _choosing(instance), instance.reserved, _used(instance)
+    num_choosing, num_of_jobs = choosing.size, choosing.size + reserved.size
+    limits = np.concatenate([np.ones(num_of_jobs), instance.rows.limits[used]])
+    row_lower = np.full(limits.size, -np.inf)
     # A reserved job without any pair leaves an empty row that cannot be 1.
-    matrix, row_lower, row_upper = stacked(constraint_groups(instance), num_pairs)
+    row_lower[num_choosing:num_of_jobs] = 1.0
+    row_of_job = np.full(len(instance.jobs), -1, dtype=np.int64)
+    row_of_job[choosing] = np.arange(num_choosing)
+    row_of_job[reserved] = np.arange(num_choosing, num_of_jobs)
     return MatrixProblem(
         name="sia",
         sense=instance.sense,
         objective=instance.gain,
         offset=instance.constant,
-        matrix=matrix,
+        matrix=_columns(instance, row_of_job[instance.pair_jobs], used, num_of_jobs),
         row_lower=row_lower,
-        row_upper=row_upper,
+        row_upper=limits,
         lower=np.zeros(num_pairs),
         upper=np.ones(num_pairs),
         integrality=np.ones(num_pairs, dtype=np.bool_),
     )
 
 
+def _columns(instance: SiaInstance, job_rows: IntVector, used: IntVector, num_of_jobs: int) -> "sparse.csc_array":
+    """The matrix (m, P): each pair in its row of `job_rows` (P,), -1 for none, and where its configuration stands in
+    the placeability rows `used`, which come behind the `num_of_jobs` rows of jobs."""
+    of_configurations = instance.rows.coefficients[used].T
+    owner, row = np.nonzero(of_configurations)
+    value = of_configurations[owner, row]
+    size = np.bincount(owner, minlength=len(instance.configurations))
+    first = np.cumsum(size) - size
+    has_row = job_rows >= 0
+    # Of every pair: entries of its configuration, all entries, and where they begin.
+    num_placed = size[instance.pair_configurations]
+    heads = np.concatenate([[0], np.cumsum(num_placed + has_row)])
+    index = np.int32 if max(heads[-1], num_of_jobs + used.size) <= np.iinfo(np.int32).max else np.int64
+    rows, values = np.empty(heads[-1], dtype=index), np.ones(heads[-1])
+    of_jobs = heads[:-1][has_row]
+    rows[of_jobs] = job_rows[has_row]
+    within = np.arange(num_placed.sum()) - np.repeat(np.cumsum(num_placed) - num_placed, num_placed)
+    source = np.repeat(first[instance.pair_configurations], num_placed) + within
+    target = np.repeat(heads[:-1] + has_row, num_placed) + within
+    rows[target] = num_of_jobs + row[source]
+    values[target] = value[source]
+    shape = (num_of_jobs + used.size, job_rows.size)
+    return sparse.csc_array((values, rows, heads.astype(index)), shape=shape)
+
+
 def _choosing(instance: SiaInstance) -> IntVector:
     """Jobs with several pairs, of which they get one at most."""
-    num_pairs = np.bincount(instance.pair_jobs, minlength=len(instance.jobs))
-    return np.setdiff1d(np.flatnonzero(num_pairs > 1), instance.reserved)
+    has_several = np.bincount(instance.pair_jobs, minlength=len(instance.jobs)) > 1
+    has_several[instance.reserved] = False
+    return np.flatnonzero(has_several)
 
 
 def _used(instance: SiaInstance) -> IntVector:

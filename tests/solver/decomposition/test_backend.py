@@ -83,7 +83,9 @@ def test_other_problems_go_to_highs_whole() -> None:
 
 def test_auto_takes_what_has_the_structure() -> None:
     assert solve(WHOLE, replace(EXACT, solver="auto", relative_gap=1e-3)).solver == "decomposition"
-    assert solve(choice_problem(0), replace(EXACT, solver="auto")).solver == "highs", "few columns"
+    assert solve(choice_problem(0), replace(EXACT, solver="auto")).solver == "decomposition", "few columns, few states"
+    few = choice_problem(0, num_blocks=30, num_options=6)
+    assert solve(few, replace(EXACT, solver="auto")).solver == "highs", "few columns, many states"
     assert (
         solve(problem([[2, 3, 4]], [-INF], [7], [-3, -4, -6], upper=3), replace(EXACT, solver="auto")).solver == "highs"
     )
@@ -107,6 +109,21 @@ def test_the_gap_that_was_asked_for_is_proved(optimum: tuple[SolveResult, list[P
     assert result.bound <= exact.objective + 1e-9
 
 
+def _refused(*_: object, **__: object) -> SolveResult:
+    raise AssertionError("HiGHS was asked")
+
+
+@pytest.mark.usefixtures("_always_price")
+def test_prices_prove_that_there_is_no_solution(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All 150 blocks must choose, and what there is suffices for few of them."""
+    whole = choice_problem(3, num_blocks=150, num_resources=3, tightness=0.1, required_share=1.0)
+    assert solve(whole, replace(EXACT, solver="highs")).termination is TerminationReason.INFEASIBLE
+    monkeypatch.setattr(HighsBackend, "solve", _refused)
+    result = solve(whole, EXACT)
+    assert (result.termination, result.bound) == (TerminationReason.INFEASIBLE, None)
+    assert result.prices is not None
+
+
 def test_no_incumbent_in_time_is_no_answer() -> None:
     split = market_split()
     result = solve(split, replace(EXACT, time_limit_s=0.3))
@@ -123,27 +140,35 @@ def test_a_warm_start_survives_cancellation() -> None:
     assert result.objective == WHOLE.offset
 
 
-@pytest.mark.parametrize("seed", [253, 126], ids=["few choose, and many of them are split", "a point that is far off"])
-def test_what_pricing_leaves_nearly_whole_is_solved_as_it_was_given(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No equal blocks, and far more than three quarters of the columns still matter: HiGHS goes its own way."""
+@pytest.mark.parametrize(
+    ("seed", "has_point"),
+    [(253, False), (126, True)],
+    ids=["few choose, and many of them are split", "a point that is far off"],
+)
+def test_what_pricing_leaves_nearly_whole_is_solved_as_it_was_given(
+    seed: int, has_point: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No equal blocks, and far more than three quarters of the columns still matter: HiGHS goes its own way, from the
+    point that is known."""
     whole = drawn_choice_problem(seed, 10, 300)
+    options = SolveOptions(solver="decomposition", relative_gap=1e-4)
+    expected = solve(whole, replace(options, solver="highs"))
     asked: list[MatrixProblem] = []
     of_highs = HighsBackend.solve
 
     def watched(
         self: HighsBackend, problem: MatrixProblem, options: SolveOptions, monitor: SolveMonitor, **target: float
     ) -> SolveResult:
-        assert options.warm_start is None
+        assert (options.warm_start is not None) is has_point
         asked.append(problem)
         return of_highs(self, problem, options, monitor, **target)
 
     monkeypatch.setattr(HighsBackend, "solve", watched)
-    options = SolveOptions(solver="decomposition", relative_gap=1e-4)
     result = solve(whole, options)
     assert [(problem.num_columns, problem.num_rows) for problem in asked] == [(whole.num_columns, whole.num_rows)]
     assert result.termination is TerminationReason.OPTIMAL
     assert result.prices is not None
-    assert result.objective == solve(whole, replace(options, solver="highs")).objective
+    assert result.objective == expected.objective
 
 
 def test_progress_tells_of_incumbents_of_the_whole_problem(optimum: tuple[SolveResult, list[Progress]]) -> None:

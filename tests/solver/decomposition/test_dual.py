@@ -43,6 +43,22 @@ def test_one_knapsack_by_hand() -> None:
     assert maximise_dual(found).bound == pytest.approx(-8.0, abs=1e-3)
 
 
+@pytest.mark.parametrize(("num_gpus", "has_refuted"), [(9.0, True), (10.0 - 5e-5, False), (10.0, False)])
+def test_prices_refute_what_lacks_more_than_the_tolerance(num_gpus: float, has_refuted: bool) -> None:
+    """Ten jobs must choose one GPU for 1 or two for 3: no choice costs more than 30. At u a GPU, L(u) = 10 + u (10 -
+    the GPUs that there are), which is beyond 30 from u = 20 on where one is missing."""
+    rows = [[1.0 if j // 2 == k else 0.0 for j in range(20)] for k in range(10)]
+    whole = problem([*rows, [1, 2] * 10], [*[1] * 10, -INF], [*[1] * 10, num_gpus], [1, 3] * 10)
+    found = find_structure(whole)
+    assert found is not None
+    assert found.highest == 30.0
+    dual = maximise_dual(found)
+    assert found.refutes(dual.multipliers, dual.bound) is has_refuted
+    # Prices that are higher yet make a lot of very little.
+    highest = np.array([1e6])
+    assert found.refutes(highest, reduced_costs(found, highest).bound) is has_refuted
+
+
 @pytest.mark.slow
 @given(
     seed=st.integers(0, 10_000),

@@ -50,6 +50,28 @@ def test_the_optimum_is_that_of_the_program_with_theta(seed: int) -> None:
         assert violations(formulation.problem, found.incumbent) == ()
 
 
+@pytest.mark.parametrize(("num_nodes", "copies"), [(75, 1), (75, 3)], ids=["few columns", "priced"])
+def test_prices_say_where_plans_begin(num_nodes: int, copies: int) -> None:
+    """More jobs wait than there is room for, so that small thetas have no plan: prices of few refute all of them. The
+    optimum is proven by the program of every theta up to the best one having none, or costing more."""
+    scene = busy(num_nodes)
+    held = [job for job in scene.jobs if job.current is not None]
+    crowd = [
+        replace(job, id=f"{job.id}-{copy}", weight=1 + 0.37 * copy + 0.01 * k)
+        for copy in range(copies)
+        for k, job in enumerate(job for job in scene.jobs if job.current is None)
+    ]
+    formulation = formulation_of(
+        replace(scene, jobs=(*held, *crowd)), ArenaParameters(objective=ArenaObjective.FINISH_TIME_FAIRNESS)
+    )
+    options = SolveOptions(solver="decomposition", relative_gap=1e-6, warm_start=formulation.warm_start)
+    found = ThetaSearch(formulation.instance, formulation.problem, options, SolveMonitor()).run()
+    assert found is not None
+    assert found.termination is TerminationReason.OPTIMAL
+    # By bisection alone it would be 9 and 11.
+    assert int(found.message.split()[0]) <= 7
+
+
 def test_without_time_there_is_the_start_and_a_bound_that_holds() -> None:
     formulation = next(
         f for f in map(fair_formulation, range(100)) if f.warm_start is not None and f.instance.counted.sum() > 4

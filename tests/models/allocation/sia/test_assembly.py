@@ -5,8 +5,10 @@ import pytest
 from hypothesis import given, settings
 
 from benchmarks.workloads.published.sia_instances import instance_names, load_instance
-from models.allocation.sia.assembly import constraint_groups
+from models.allocation.constraint_group import stacked
+from models.allocation.sia.assembly import assemble, constraint_groups
 from models.allocation.sia.formulation import SiaFormulation, formulate_sia
+from models.allocation.sia.instance import sia_instance
 from models.clock import PhaseClock
 from tests.models.allocation.sia.instances import random_parameters, random_snapshot
 from tests.models.placement.scenes import SEEDS, dice
@@ -39,6 +41,20 @@ def assert_same(formulation: SiaFormulation) -> None:
 def test_assembled_and_declared_are_the_same_program(seed: int) -> None:
     rng = dice(seed)
     assert_same(formulate_sia(random_snapshot(rng), random_parameters(rng), PhaseClock()))
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=SEEDS)
+def test_columns_are_those_of_the_groups_of_rows(seed: int) -> None:
+    rng = dice(seed)
+    instance = sia_instance(random_snapshot(rng), random_parameters(rng), PhaseClock())
+    matrix, row_lower, row_upper = stacked(constraint_groups(instance), instance.pair_jobs.size)
+    problem = assemble(instance)
+    assert problem.matrix.shape == matrix.shape
+    for part in ("indptr", "indices", "data"):
+        np.testing.assert_array_equal(getattr(problem.matrix, part), getattr(matrix, part))
+    np.testing.assert_array_equal(problem.row_lower, row_lower)
+    np.testing.assert_array_equal(problem.row_upper, row_upper)
 
 
 @pytest.mark.skipif(not NAMES, reason="the recorded inputs (shared/data/sia/instances) are not beside the checkout")
