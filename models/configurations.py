@@ -1,5 +1,6 @@
 """Configurations: bundles (nodes, GPUs, GPU type) that a job can be given (Sia section 3.3)."""
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -7,6 +8,7 @@ import numpy as np
 
 from stowplan.arrays import FloatVector, IntVector, Mask
 from stowplan.errors import InputError
+from stowplan.living import OfLiving
 from topology.bandwidth import best_fractions, fractions_of
 from topology.cluster import Cluster, NodeState
 
@@ -17,7 +19,8 @@ class ConfigurationSet:
 
     gpu_types: the T names; type_index, num_nodes, num_gpus: int64 (C,). Ordered by type, then GPUs.
     bandwidth_fraction: float64 (C,), the share of the inter-node bandwidth that so many nodes of the cluster have
-    between them where they spread least; 1 inside a node.
+    between them where they spread least; 1 inside a node. In the sets of `models.allocation.horizon.classes` it is the
+    share that they are asked to have, and a (type, nodes, GPUs) may be there several times.
     """
 
     gpu_types: tuple[str, ...]
@@ -33,19 +36,38 @@ class ConfigurationSet:
         """Configuration `c` in the paper's notation: `(nodes,gpus,type)`."""
         return f"({self.num_nodes[c]},{self.num_gpus[c]},{self.gpu_types[self.type_index[c]]})"
 
+    def layers(self) -> "list[IntVector]":
+        """Positions of the configurations: the first of each (type, nodes, GPUs), the second, and so on."""
+        seen: Counter[tuple[int, int, int]] = Counter()
+        layer = []
+        shapes = zip(self.type_index.tolist(), self.num_nodes.tolist(), self.num_gpus.tolist(), strict=True)
+        for shape in shapes:
+            layer.append(seen[shape])
+            seen[shape] += 1
+        return [np.flatnonzero(np.array(layer) == k) for k in range(max(layer, default=-1) + 1)] or [
+            np.zeros(0, dtype=np.int64)
+        ]
+
     def up_to(self, num_gpus: int) -> "ConfigurationSet":
         """Without multi-node configurations of more than `num_gpus` GPUs. Single-node ones stay: they tell R."""
         return self.subset((self.num_nodes == 1) | (self.num_gpus <= num_gpus))
 
     def subset(self, kept: Mask) -> "ConfigurationSet":
         """The configurations with `kept` (C,)."""
+        return self.taken(np.flatnonzero(kept))
+
+    def taken(self, positions: IntVector) -> "ConfigurationSet":
+        """The configurations at these positions, in this order."""
         return ConfigurationSet(
             gpu_types=self.gpu_types,
-            type_index=self.type_index[kept],
-            num_nodes=self.num_nodes[kept],
-            num_gpus=self.num_gpus[kept],
-            bandwidth_fraction=self.bandwidth_fraction[kept],
+            type_index=self.type_index[positions],
+            num_nodes=self.num_nodes[positions],
+            num_gpus=self.num_gpus[positions],
+            bandwidth_fraction=self.bandwidth_fraction[positions],
         )
+
+
+_all_of: OfLiving[Cluster, ConfigurationSet] = OfLiving()
 
 
 def enumerate_configurations(
@@ -68,6 +90,16 @@ def enumerate_configurations(
     InputError
         When `max_nodes` is below 1.
     """
+    if max_nodes is None and multi_node_counts is None:
+        known = _all_of.get(cluster)
+        if known is None:
+            known = _enumerated(cluster, None, None)
+            _all_of.put(cluster, known)
+        return known
+    return _enumerated(cluster, max_nodes, multi_node_counts)
+
+
+def _enumerated(cluster: Cluster, max_nodes: int | None, multi_node_counts: Collection[int] | None) -> ConfigurationSet:
     if max_nodes is not None and max_nodes < 1:
         raise InputError(f"max_nodes is {max_nodes}; must be at least 1")
     paths: dict[str, dict[int, list[tuple[str, ...]]]] = {kind.name: {} for kind in cluster.gpu_types}

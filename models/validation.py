@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import fields
+from operator import attrgetter
 from pkgutil import resolve_name
 
 from models.performance.iteration.plausibility import calibration_warnings, peak_warnings
@@ -34,9 +35,18 @@ def request_issues(snapshot: Snapshot, parameters: Parameters) -> list[Issue]:
 
 def _ignored_fields(snapshot: Snapshot, policy: Policy) -> Iterator[Issue]:
     """What jobs say that the policy never looks at: once per field, at the first job that says it."""
-    for field in fields(Job):
-        if field.name not in policy.ignores or (field.name in _OF_CALENDAR and snapshot.calendar):
-            continue
+    ignored = [
+        field
+        for field in fields(Job)
+        if field.name in policy.ignores and not (field.name in _OF_CALENDAR and snapshot.calendar)
+    ]
+    if len(ignored) > 1:
+        # Nearly always nobody says any of them.
+        said_of = attrgetter(*(field.name for field in ignored))
+        nothing = tuple(field.default for field in ignored)
+        if all(said_of(job) == nothing for job in snapshot.jobs):
+            return
+    for field in ignored:
         saying = [k for k, job in enumerate(snapshot.jobs) if getattr(job, field.name) != field.default]
         if saying:
             users = ", ".join(other.name for other in POLICIES.values() if field.name not in other.ignores) or "none"

@@ -146,7 +146,7 @@ class Job(Living):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
+class Snapshot(Living):
     """A cluster and its jobs at one moment, and the calendar of the cluster from then on.
 
     Raises

@@ -95,6 +95,8 @@ def _crossed(lower: FloatVector, upper: FloatVector) -> Mask:
 
 def integer_bounds(problem: MatrixProblem) -> tuple[FloatVector, FloatVector]:
     """Bounds with those of integer columns moved inwards to integers."""
+    if ((problem.lower == 0.0) & (problem.upper == 1.0)).all():
+        return problem.lower, problem.upper
     lower = np.where(problem.integrality, np.ceil(problem.lower - _INTEGRALITY), problem.lower)
     upper = np.where(problem.integrality, np.floor(problem.upper + _INTEGRALITY), problem.upper)
     return lower + 0.0, upper + 0.0

@@ -157,7 +157,7 @@ class _Watch:
 
     def consider(self, x: FloatVector) -> bool:
         """Keep `x` (n,) when it is complete, feasible and better than what is known."""
-        if not np.isfinite(x).all():
+        if self.knows(x) or not np.isfinite(x).all():
             return False
         point = rounded(self._problem, x)
         objective = self._problem.value(point)
@@ -169,6 +169,10 @@ class _Watch:
         if self.first_incumbent_s is None:
             self.first_incumbent_s = time.perf_counter() - self._started
         return True
+
+    def knows(self, x: FloatVector) -> bool:
+        """Whether `x` (n,) is the best so far, which has been checked."""
+        return self.best is not None and np.array_equal(x, self.best)
 
     def forward(self, progress: Progress) -> None:
         """Pass progress on in the declared units, incumbents only when they hold."""
@@ -191,10 +195,12 @@ def _settled(
     """Bring the backend's result back to the declared units and believe only what can be checked."""
     bound = None if result.bound is None else result.bound / factor
     if result.incumbent is not None:
-        point = rounded(problem, result.incumbent)
-        broken = violations(problem, point)
-        if broken:
-            return _failed(result, f"{result.solver} returned an infeasible point: {broken[0]}")
+        point = result.incumbent
+        if not watch.knows(point):
+            point = rounded(problem, point)
+            broken = violations(problem, point)
+            if broken:
+                return _failed(result, f"{result.solver} returned an infeasible point: {broken[0]}")
         # The factor is a power of two: both values are exactly those that the backend compared.
         result = replace(result, incumbent=point, objective=problem.value(point), bound=bound)
         result = _proved(result, options.relative_gap, factor)

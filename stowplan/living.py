@@ -5,13 +5,14 @@ hash. An entry goes when its object does, so that nothing is kept that nobody el
 """
 
 import weakref
+from functools import partial
 from operator import is_
 from typing import Any, Generic, TypeVar
 
 K = TypeVar("K")
 V = TypeVar("V")
-# By id: the object, and what each map has of it. One for all maps, as it is the reference that takes time.
-_found: dict[int, tuple["weakref.ref[Any]", dict["OfLiving[Any, Any]", Any]]] = {}
+# By id: the object, and where something is kept of it by the same id. One reference for all maps, as it takes longest.
+_alive: dict[int, tuple["weakref.ref[Any]", list[dict[int, Any]]]] = {}
 
 
 class Living:
@@ -27,19 +28,23 @@ class OfLiving(Generic[K, V]):
     What was found must not refer to its object, which would never go.
     """
 
+    def __init__(self) -> None:
+        # An entry goes before its object's memory does, and so before another object can have its id.
+        self._found: dict[int, V] = {}
+
     def get(self, thing: K) -> V | None:
         """What was found of an object; None when nothing was."""
-        known = _found.get(id(thing))
-        # An id is given again once its object is gone, which may be before its entry is.
-        return known[1].get(self) if known is not None and known[0]() is thing else None
+        return self._found.get(id(thing))
 
     def put(self, thing: K, found: V) -> None:
         """Keep what was found of an object, in place of what was found before."""
         key = id(thing)
-        known = _found.get(key)
-        if known is None or known[0]() is not thing:
-            known = _found[key] = (weakref.ref(thing, lambda gone: _forget(key, gone)), {})
-        known[1][self] = found
+        if key not in self._found:
+            known = _alive.get(key)
+            if known is None:
+                known = _alive[key] = (weakref.ref(thing, partial(_forget, key)), [])
+            known[1].append(self._found)
+        self._found[key] = found
 
 
 class OfUnchanged(Generic[K, V]):
@@ -56,16 +61,20 @@ class OfUnchanged(Generic[K, V]):
         """What was found of an object beside the very objects `same`, and with what is `equal`; None when nothing
         was."""
         known = self._found.get(thing)
-        if known is None or known[1] != equal or not all(map(is_, known[0], same)):
+        if known is None or known[1] != equal:
             return None
-        return known[2]
+        others = known[0]
+        # Nearly always there is one.
+        is_same = others[0] is same[0] if len(others) == 1 else all(map(is_, others, same))
+        return known[2] if is_same else None
 
     def put(self, thing: K, same: tuple[object, ...], equal: object, found: V) -> None:
         """Keep what was found, in place of what was found before."""
         self._found.put(thing, (same, equal, found))
 
 
-def _forget(key: int, gone: "weakref.ref[Any]") -> None:
-    known = _found.get(key)
-    if known is not None and known[0] is gone:
-        del _found[key]
+def _forget(key: int, _: object, alive: dict[int, tuple[Any, list[dict[int, Any]]]] = _alive) -> None:
+    # At the end of the interpreter names of modules go before objects do.
+    _, keepers = alive.pop(key)
+    for found in keepers:
+        del found[key]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from stowplan.errors import Issue, raise_for_errors
+from stowplan.living import Living
 from stowplan.pickling import quickly_pickled
 
 
@@ -64,7 +65,7 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cluster:
+class Cluster(Living):
     """Nodes under named tiers; `minipod_tier` names the tier whose units are the minipods (None: no such tier).
 
     `core_bandwidth_fraction` holds for nodes that share no unit at all.

@@ -45,6 +45,8 @@ _deflated: OfUnchanged[Texts, bytes] = OfUnchanged()
 # By the hash of its text, the one that was used last behind the others.
 _kept: OrderedDict[str, _Kept] = OrderedDict()
 _keeping = threading.Lock()
+# Whether something has gone of which the pool has not been told.
+_has_gone = threading.Event()
 
 
 def keep(snapshot: Snapshot, body: Body, monitor: SolveMonitor, plain: str | SnapshotInParts | None = None) -> None:
@@ -63,7 +65,17 @@ def keep(snapshot: Snapshot, body: Body, monitor: SolveMonitor, plain: str | Sna
         _kept.move_to_end(body.hash)
         _forget()
         names = tuple(_kept)
+        _has_gone.clear()
     monitor.keeps(names)
+
+
+def tell_what_has_gone(monitor: SolveMonitor) -> None:
+    """Have nobody sent here for what was handed to a task and is kept no more."""
+    if _has_gone.is_set():
+        with _keeping:
+            names = tuple(_kept)
+            _has_gone.clear()
+        monitor.keeps(names)
 
 
 def kept_parts(body: Body) -> SnapshotInParts | None:
@@ -150,6 +162,7 @@ def _read(body: Body) -> Snapshot:
         if known is not None and body.num_bytes > _KEPT_BYTES:
             # It will not be kept beside another one, and nobody knows whether it is asked for again.
             del _kept[body.hash]
+            _has_gone.set()
     if known is not None:
         return known.snapshot
     text = body.text.encode()

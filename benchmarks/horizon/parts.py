@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from benchmarks.horizon.case import Asked, Case, Variant, policy
+from benchmarks.horizon.leaves import leaf_cases
 from benchmarks.horizon.reserved import reserved_cases
 from benchmarks.replays import arena_replays, sia_replays, suika_replays
 from benchmarks.replays.suika_replays import RESTART_S
@@ -63,7 +64,8 @@ def _load(asked: Asked) -> Iterator[Case]:
 
 
 def _ablation(asked: Asked) -> Iterator[Case]:
-    """Placement classes, and plans of jobs that come with their measurements, are none of its choices here."""
+    """Plans of jobs that come with their measurements are none of its choices here, nor are placement classes, since
+    all nodes are alike; those are in the part `leaves`."""
     whole = Variant(name="horizon", policy=asked.horizon())
     variants = (
         whole,
@@ -146,6 +148,11 @@ PARTS: Mapping[str, Part] = {
     "sia": Part(title="Traces of Sia, 64 GPUs", first="sia, told as released", cases=_sia),
     "load": Part(title="Helios 1 of Sia, arrivals so many times as often", first="sia, completion time", cases=_load),
     "ablation": Part(title="`horizon` without its parts, on Helios 1 to 5 of Sia", first="horizon", cases=_ablation),
+    "leaves": Part(
+        title="`horizon` without placement classes, traces of Sia on 64 T4 below leaves",
+        first="horizon",
+        cases=leaf_cases,
+    ),
     "objectives": Part(
         title="Other objectives of `horizon`, on Helios 1 to 5 of Sia", first="horizon", cases=_objectives
     ),

@@ -50,7 +50,9 @@ def main(
         print(rows[-1], flush=True)
     counted = [row for row in rows if float(str(row["highs_ms"])) >= above]
     show(f"least of {runs} runs, gap {gap:g}", [_summary(counted)] if counted else rows)
-    protocol = f"least of {runs} runs, gap {gap:g}, limit {limit:g} s, {least} to {most} blocks, ratios above {above:g} ms"
+    protocol = (
+        f"least of {runs} runs, gap {gap:g}, limit {limit:g} s, {least} to {most} blocks, ratios above {above:g} ms"
+    )
     print(write(result, protocol, rows))
     wrong = [row["seed"] for row in rows if not row["agree"]]
     if wrong:

@@ -9,20 +9,19 @@ from models.placement.occupancy import Occupancy
 from models.placement.placeability import whole_node_sizes
 from models.workload import Adaptivity, Job, Reservation, Snapshot
 from stowplan.arrays import IntVector, Mask
+from topology.bandwidth import fractions_of, group_fraction
 
 
 def allowed_configurations(jobs: Sequence[Job], configurations: ConfigurationSet) -> Mask:
     """Configurations (J, C) within each job's bounds, GPU types and adaptivity, whatever its performance."""
     lower = np.array([job.min_gpus for job in jobs], dtype=np.float64)[:, None]
     upper = np.array([_max_gpus(job) for job in jobs], dtype=np.float64)[:, None]
-    names = configurations.gpu_types
-    typed = np.ones((len(jobs), len(names)), dtype=np.bool_)
-    for row, job in zip(typed, jobs, strict=True):
-        if job.gpu_types is not None:
-            row[:] = [name in job.gpu_types for name in names]
-    return np.asarray(
-        typed[:, configurations.type_index] & (lower <= configurations.num_gpus) & (configurations.num_gpus <= upper)
-    )
+    allowed = (lower <= configurations.num_gpus) & (configurations.num_gpus <= upper)
+    restricted = [(i, job.gpu_types) for i, job in enumerate(jobs) if job.gpu_types is not None]
+    if restricted:
+        named = np.array([[name in kinds for name in configurations.gpu_types] for _, kinds in restricted])
+        allowed[[i for i, _ in restricted]] &= named[:, configurations.type_index]
+    return np.asarray(allowed)
 
 
 def _max_gpus(job: Job) -> float:
@@ -34,14 +33,14 @@ def _max_gpus(job: Job) -> float:
 def current_configurations(snapshot: Snapshot, configurations: ConfigurationSet, taken: Occupancy) -> IntVector:
     """Configuration (J,) in which each running job may stay on its GPUs; -1 where it waits or has to move.
 
-    A pinned job stays however it sits, so that its shape alone decides.
+    A pinned job stays however it sits, so that its shape alone decides. Of several configurations of a shape it is that
+    with as much of the bandwidth as its nodes have between them.
     """
-    index = {
-        (configurations.gpu_types[t], int(n), int(m)): c
-        for c, (t, n, m) in enumerate(
-            zip(configurations.type_index, configurations.num_nodes, configurations.num_gpus, strict=True)
-        )
-    }
+    index: dict[tuple[str, int, int], list[int]] = {}
+    shapes = zip(configurations.type_index, configurations.num_nodes, configurations.num_gpus, strict=True)
+    for c, (t, n, m) in enumerate(shapes):
+        index.setdefault((configurations.gpu_types[t], int(n), int(m)), []).append(c)
+    fractions = fractions_of(snapshot.cluster)
     node_size = dict(zip(configurations.gpu_types, whole_node_sizes(configurations).tolist(), strict=True))
     nodes = snapshot.cluster.nodes
     current = np.full(len(snapshot.jobs), -1, dtype=np.int64)
@@ -55,7 +54,12 @@ def current_configurations(snapshot: Snapshot, configurations: ConfigurationSet,
                 for count, (node, _) in zip(counts, slices, strict=True)
             )
             if job.id in taken.pinned or whole or sum(counts) < node_size[kind]:
-                current[i] = index.get((kind, len(slices), sum(counts)), -1)
+                alike = index.get((kind, len(slices), sum(counts)), [-1])
+                current[i] = alike[0]
+                if len(alike) > 1:
+                    here = group_fraction(fractions, [nodes[node].path for node, _ in slices])
+                    known = configurations.bandwidth_fraction[alike]
+                    current[i] = alike[int(np.argmax(np.where(known <= here, known, -known)))]
     return current
 
 

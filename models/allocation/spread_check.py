@@ -3,7 +3,7 @@
 Computed again from the paths of the nodes, from the coarsest tier down; shares no code with `topology.bandwidth`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from models.configurations import ConfigurationSet
@@ -31,7 +31,11 @@ class SpreadAudit:
 
     def here(self, allocation: JobAllocation) -> float:
         """Share of the nodes of an allocation: that of its worst pair."""
-        return self._least([self._nodes[part.node] for part in allocation.gpus if part.node in self._nodes], 0)
+        return self.of(part.node for part in allocation.gpus)
+
+    def of(self, names: Iterable[str]) -> float:
+        """Share of the nodes with these ids."""
+        return self._least([self._nodes[name] for name in names if name in self._nodes], 0)
 
     def _at_best(self, gpu_type: str, num_nodes: int) -> float:
         """The largest share that so many whole nodes of a type can have."""

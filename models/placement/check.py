@@ -5,7 +5,7 @@ allocations came about. Pointers are relative to a document with `allocations` (
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 
 from models.parallel_plan import Gpu
 from models.plan import JobAllocation
@@ -130,6 +130,8 @@ def _gpu_use_violations(
     """GPUs that somebody else has: outside work, a pinned job, another allocation, the same one."""
     owner = {(node.id, gpu): "work outside the snapshot" for node in nodes.values() for gpu in node.gpus_in_use}
     owner |= {place: f"the non-preemptible job {job_id!r}" for job_id, places in pinned.items() for place in places}
+    if _are_apart(allocations, pinned, owner.keys()):
+        return
     given: dict[Gpu, str] = {}
     for k, allocation in enumerate(allocations):
         own = pinned.get(allocation.job_id, frozenset())
@@ -147,6 +149,21 @@ def _gpu_use_violations(
                         detail=f"GPU {gpu} of node {part.node!r} goes to job {allocation.job_id!r}, "
                         f"but is taken by {other}",
                     )
+
+
+def _are_apart(allocations: Sequence[JobAllocation], pinned: Mapping[str, frozenset[Gpu]], owned: Set[Gpu]) -> bool:
+    """Whether every GPU is given once, and none that is owned, but to the pinned job that has it."""
+    free = [allocation for allocation in allocations if allocation.job_id not in pinned]
+    kept = [allocation for allocation in allocations if allocation.job_id in pinned]
+    places = [(part.node, gpu) for allocation in free for part in allocation.gpus for gpu in part.gpus]
+    if not owned.isdisjoint(places):
+        return False
+    for allocation in kept:
+        own = [(part.node, gpu) for part in allocation.gpus for gpu in part.gpus]
+        if not pinned[allocation.job_id].issuperset(own):
+            return False
+        places += own
+    return len(set(places)) == len(places)
 
 
 def _allocation_violations(

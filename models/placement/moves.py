@@ -20,11 +20,16 @@ Variables: keep_c in {0,1}; b_ik integer, free blocks of 2^k on node i; e_i in {
 d_k, d_w: what is short when every job of K is moved and the nodes of I count for nothing. The row of single GPUs
 cannot be violated by keeping.
 
+Nearly always one or two moves are enough. What a move does to the rows depends on the size of the job, on how much is
+free beside it, and on the size of its node, so that all different ones are soon tried, the cheapest first; only when
+none of them is enough the program is solved.
+
 Assembled from arrays: Pyomo takes a second to load, and the declaration in `models.placement.moves_declaration`, which
 tests compare, ten times what the solve does.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations, islice
 
 import numpy as np
 from scipy import sparse
@@ -38,6 +43,69 @@ from solver.solve import solve
 
 # A boolean variable above this is chosen; incumbents are integers up to the solver's tolerance.
 _CHOSEN = 0.5
+
+
+def few_moves(pool: Pool, kept: Sequence[Demand]) -> tuple[Demand, ...] | None:
+    """The jobs that have to move, where these are one or two: the fewest, then those with the fewest GPUs, of equals
+    the first. None where more have to.
+
+    Parameters
+    ----------
+    pool
+        The pool with all jobs placed that may stay, on which the rest does not fit; left as it is.
+    kept
+        The partial-node jobs among them.
+    """
+    # The first two of each kind: beside the first, the second is all that any other one is.
+    kinds: dict[tuple[object, ...], list[Demand]] = {}
+    tenants: dict[int, list[Demand]] = {}
+    for demand in kept:
+        node = demand.now[0][0]
+        alike = kinds.setdefault((demand.num_gpus, pool.free[node].bit_count(), pool.size_of(node)), [])
+        if not alike or (len(alike) == 1 and alike[0].now[0][0] != node):
+            alike.append(demand)
+        tenants.setdefault(node, []).append(demand)
+    singles = sorted((alike[0] for alike in kinds.values()), key=_num_gpus)
+    for demand in singles:
+        if _is_enough(pool, (demand,)):
+            return (demand,)
+    for pair in sorted(_pairs(pool, list(kinds.values()), tenants), key=lambda pair: sum(map(_num_gpus, pair))):
+        if _is_enough(pool, pair):
+            return pair
+    return None
+
+
+def _pairs(
+    pool: Pool, kinds: Sequence[Sequence[Demand]], tenants: Mapping[int, Sequence[Demand]]
+) -> Iterator[tuple[Demand, Demand]]:
+    """One of every kind of pairs: on two nodes, and on one."""
+    for k, alike in enumerate(kinds):
+        if len(alike) > 1:
+            yield alike[0], alike[1]
+        for others in kinds[k + 1 :]:
+            apart = ((one, other) for one in alike for other in others if one.now[0][0] != other.now[0][0])
+            yield from islice(apart, 1)
+    known: set[tuple[object, ...]] = set()
+    for node, jobs in tenants.items():
+        for one, other in combinations(jobs, 2):
+            sizes = sorted((one.num_gpus, other.num_gpus))
+            kind = *sizes, pool.free[node].bit_count(), pool.size_of(node)
+            if kind not in known:
+                known.add(kind)
+                yield one, other
+
+
+def _num_gpus(demand: Demand) -> int:
+    return demand.num_gpus
+
+
+def _is_enough(pool: Pool, moved: Sequence[Demand]) -> bool:
+    for demand in moved:
+        pool.give_back(demand, demand.now)
+    fits = pool.fits()
+    for demand in moved:
+        pool.take(demand, demand.now)
+    return fits
 
 
 def fewest_moves(pool: Pool, candidates: Sequence[Demand], time_limit_s: float) -> frozenset[str]:

@@ -3,7 +3,8 @@
 (a) A partial-node allocation is not split over nodes. (b) A whole-node allocation takes whole nodes. (c) Where the
 cluster is too fragmented, jobs that keep their configuration are moved, as few as possible, and then as few GPUs.
 
-Per GPU type, on the choice that `models.placement.placeability` admits:
+Per GPU type, on the choice that `models.placement.placeability` admits (with jobs that are wanted within a unit:
+`models.allocation.horizon.rooms`; these are placed first, beside whole-node jobs that stay):
 1. Jobs that keep their configuration keep their GPUs: all of them when the rest then still fits (an exact test by the
    placeability rows), else the largest set found by `models.placement.moves`.
 2. Rescaled single-node jobs stay on a node they have, where the rest still fits.
@@ -18,17 +19,19 @@ handed out. Ties go to the node whose units have the fewest whole free ones, the
 """
 
 import heapq
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
 
 import numpy as np
 
 from models.configurations import ConfigurationSet
-from models.placement.moves import fewest_moves
+from models.placement.moves import few_moves, fewest_moves
 from models.placement.occupancy import Occupancy, Slices, mask_of
 from models.placement.placeability import takes_whole_nodes, whole_node_sizes
 from models.placement.pool import Demand, Pool
+from models.placement.units import Homes
 from models.workload import Snapshot
 from stowplan.arrays import IntMatrix, IntVector
 from topology.arrays import cluster_arrays
@@ -46,6 +49,7 @@ def assign_gpus(
     choice: Mapping[str, int],
     taken: Occupancy,
     time_limit_s: float = _MOVES_TIME_LIMIT_S,
+    homes: Homes | None = None,
 ) -> dict[str, Slices]:
     """Place every chosen configuration.
 
@@ -61,6 +65,8 @@ def assign_gpus(
         What is free, and where jobs run.
     time_limit_s
         Limit of the search for the fewest moves, per GPU type; after it, more jobs than needed may move.
+    homes
+        Where some of the jobs of whole nodes are wanted; None: nowhere in particular.
 
     Raises
     ------
@@ -75,7 +81,8 @@ def assign_gpus(
     def share(chosen: Sequence[int]) -> float:
         return group_fraction(fractions, [nodes[node].path for node in chosen])
 
-    demands = _demands(snapshot, configurations, choice, taken)
+    homes = homes or Homes()
+    demands = _demands(snapshot, configurations, choice, taken, homes.moved)
     members: dict[str, list[int]] = {name: [] for name in configurations.gpu_types}
     for i, node in enumerate(nodes):
         members[node.gpu_type].append(i)
@@ -90,14 +97,20 @@ def assign_gpus(
             )
             if not pool.fits():
                 raise ValueError(f"the configurations chosen on GPU type {name!r} cannot be placed")
-            placed |= _place(pool, demands[t], units, share, time_limit_s)
+            inside = _place_within(pool, demands[t], homes.within, units)
+            rest = [_where_left(pool, demand) for demand in demands[t] if demand.job_id not in inside]
+            placed |= inside | _place(pool, rest, units, share, time_limit_s)
     return placed
 
 
 def _demands(
-    snapshot: Snapshot, configurations: ConfigurationSet, choice: Mapping[str, int], taken: Occupancy
+    snapshot: Snapshot,
+    configurations: ConfigurationSet,
+    choice: Mapping[str, int],
+    taken: Occupancy,
+    moved: Collection[str],
 ) -> list[list[Demand]]:
-    """Demands per GPU type, in the order of the choice."""
+    """Demands per GPU type, in the order of the choice; jobs that are `moved` do not stay."""
     nodes = snapshot.cluster.nodes
     shapes = list(
         zip(
@@ -109,18 +122,17 @@ def _demands(
         )
     )
     demands: list[list[Demand]] = [[] for _ in configurations.gpu_types]
+    free, type_of = taken.free_masks, [node.gpu_type for node in nodes]
     for job_id, c in choice.items():
         t, num_nodes, num_gpus, whole = shapes[c]
         running = taken.running.get(job_id)
         if running is None:
             demands[t].append(Demand(job_id=job_id, num_nodes=num_nodes, num_gpus=num_gpus, whole=whole))
             continue
-        now = tuple(
-            (node, mask)
-            for node, mask in running
-            if taken.free_masks[node] & mask == mask and nodes[node].gpu_type == configurations.gpu_types[t]
-        )
-        same = len(now) == len(running) == num_nodes and sum(mask.bit_count() for _, mask in now) == num_gpus
+        kind = configurations.gpu_types[t]
+        # Lists, which are made faster than generators run.
+        now = tuple([(node, mask) for node, mask in running if free[node] & mask == mask and type_of[node] == kind])
+        same = len(now) == len(running) == num_nodes and sum([mask.bit_count() for _, mask in now]) == num_gpus
         per_node = num_gpus // num_nodes
         # Rule (b): a job of a whole configuration that shares a node, or sits on one of another size, has to move.
         legal = not whole or all(mask.bit_count() == nodes[node].num_gpus == per_node for node, mask in now)
@@ -131,10 +143,42 @@ def _demands(
                 num_gpus=num_gpus,
                 whole=whole,
                 now=now,
-                stays=same and legal,
+                stays=same and legal and job_id not in moved,
             )
         )
     return demands
+
+
+def _place_within(
+    pool: Pool, demands: Sequence[Demand], within: Mapping[str, IntVector], units: IntMatrix
+) -> dict[str, Slices]:
+    """Step 0: jobs that are wanted within some nodes, those with the fewest of these first, since units lie within one
+    another; beside jobs of whole nodes that stay. Of these nodes their own, then those that no partial job may keep."""
+    wanted = sorted((d for d in demands if d.job_id in within), key=lambda d: within[d.job_id].size)
+    if not wanted:
+        return {}
+    placed = {demand.job_id: demand.now for demand in demands if demand.stays and demand.whole}
+    for demand in demands:
+        if demand.job_id in placed:
+            pool.take(demand, demand.now)
+    kept = np.zeros(len(units), dtype=np.bool_)
+    kept[[node for demand in demands if demand.stays and not demand.whole for node, _ in demand.now]] = True
+    for demand in wanted:
+        free = np.array([node for node in within[demand.job_id].tolist() if pool.is_whole(node)], dtype=np.int64)
+        own = [node for node, _ in demand.now if node in free][: demand.num_nodes]
+        others = free[~np.isin(free, own)]
+        is_kept = kept[others]
+        missing = demand.num_nodes - len(own)
+        chosen = [*own, *nearest_nodes(others[~is_kept], min(missing, int((~is_kept).sum())), units, own)]
+        chosen += others[is_kept][: demand.num_nodes - len(chosen)].tolist()
+        placed[demand.job_id] = _take_whole(pool, demand, chosen)
+    return placed
+
+
+def _where_left(pool: Pool, demand: Demand) -> Demand:
+    """The demand without GPUs of its own that others have taken."""
+    now = tuple((node, mask) for node, mask in demand.now if mask & ~pool.free[node] == 0)
+    return demand if len(now) == len(demand.now) else replace(demand, now=now, stays=False)
 
 
 def _place(
@@ -160,12 +204,18 @@ def _keep(pool: Pool, demands: Sequence[Demand], time_limit_s: float) -> dict[st
     for demand in kept:
         pool.take(demand, demand.now)
     if not pool.fits():
-        for demand in partial:
-            pool.give_back(demand, demand.now)
-        keep = fewest_moves(pool, partial, time_limit_s)
-        for demand in partial:
-            if demand.job_id in keep:
-                pool.take(demand, demand.now)
+        moved = few_moves(pool, partial)
+        if moved is None:
+            for demand in partial:
+                pool.give_back(demand, demand.now)
+            keep = fewest_moves(pool, partial, time_limit_s)
+            for demand in partial:
+                if demand.job_id in keep:
+                    pool.take(demand, demand.now)
+        else:
+            for demand in moved:
+                pool.give_back(demand, demand.now)
+            keep = frozenset(demand.job_id for demand in partial) - {demand.job_id for demand in moved}
         kept = [demand for demand in kept if demand.whole or demand.job_id in keep]
     return {demand.job_id: demand.now for demand in kept}
 

@@ -39,8 +39,19 @@ class Occupancy:
         return job_id in self.pinned or all(mask & ~self.free_masks[node] == 0 for node, mask in slices)
 
 
+_read: OfUnchanged[Snapshot, Occupancy] = OfUnchanged()
+
+
 def occupancy(snapshot: Snapshot, *, all_stay: bool = False) -> Occupancy:
     """Read the state off the snapshot; with `all_stay`, every running job counts as not preemptible."""
+    known = _read.get(snapshot, (), all_stay)
+    if known is None:
+        known = _occupancy(snapshot, all_stay=all_stay)
+        _read.put(snapshot, (), all_stay, known)
+    return known
+
+
+def _occupancy(snapshot: Snapshot, *, all_stay: bool) -> Occupancy:
     nodes = snapshot.cluster.nodes
     node_index = {node.id: i for i, node in enumerate(nodes)}
     running = _running(snapshot, node_index)

@@ -83,6 +83,10 @@ class Pool:
         blocks = (need - have for need, have in zip(needed, available, strict=True))
         return (*blocks, self._whole_needed - self._whole_available)
 
+    def size_of(self, node: int) -> int:
+        """GPUs of a node."""
+        return self._sizes[node]
+
     def is_whole(self, node: int) -> bool:
         """Whether a whole-node configuration may take the node."""
         return self._sizes[node] == self.node_size and self.free[node].bit_count() == self.node_size

@@ -10,6 +10,8 @@
 How much of a problem is searched is thus found for each: what is left once bound and point are known. A problem of
 another shape goes to HiGHS whole, and so does a small one of which nearly all is left and nothing was merged. Of few
 columns all that can matter is written down where that is little (`decomposition.table`); else HiGHS has them, too.
+Beside a point that is known prices leave little of a few more columns (`decomposition.enumeration`), and prices that
+come with a problem, those of one that was nearly the same, are tried as they are before any are looked for.
 """
 
 import itertools
@@ -23,6 +25,7 @@ from solver.backends.base import NativeOutcome, ProgressFeed, conclude
 from solver.backends.highs import HighsBackend
 from solver.decomposition.core import Core, build_core, threshold_for, whole_core
 from solver.decomposition.dual import DualPoint, ReducedCosts, best_choice, dual_at, maximise_dual, reduced_costs
+from solver.decomposition.enumeration import best_of_core
 from solver.decomposition.relaxation import solve_relaxation
 from solver.decomposition.rounding import round_choice
 from solver.decomposition.structure import ChoiceProblem, find_structure
@@ -35,7 +38,9 @@ from solver.problem import MatrixProblem
 from solver.result import Limit, SolveResult, SolveStatistics, TerminationReason
 from stowplan.arrays import FloatVector, IntVector
 
-# So few columns are solved before they are looked at; of so few blocks no rounded point is near the bound.
+# So few columns are solved before they are looked at, with and without a first point; of so few blocks no rounded point
+# is near the bound.
+_FEWEST_COLUMNS = 100
 _FEW_COLUMNS = 500
 _FEW_BLOCKS = 80
 # Up to so many columns after merging the linear relaxation is solved by simplex.
@@ -44,6 +49,11 @@ _LINEAR = 5000
 _DUAL_SHARE = 0.1
 # Share of split blocks among those that choose from which no rounded point is near the bound.
 _SCATTERED = 0.25
+# Share of the columns, beside one of each block, that is few to search; how near the bound a good point may be, and of
+# how many blocks for every coupling row the relaxation splits few.
+_FEW_LEFT = 0.25
+_NEAR = 0.005
+_SPLIT = 4
 # Options beside the best one of each class in the first core, and how much wider each further core is.
 _FIRST_EXTRA = 150
 _WIDENING = 4
@@ -74,10 +84,15 @@ class DecompositionBackend:
 
     def solve(self, problem: MatrixProblem, options: SolveOptions, monitor: SolveMonitor) -> SolveResult:
         """Solve `problem`; see the protocol. The result names HiGHS where it solved the problem whole."""
+        is_started = options.warm_start is not None
         if problem.num_columns <= _FEW_COLUMNS:
-            return self._solved_by_table(problem, options, monitor) or self._highs.solve(problem, options, monitor)
+            by_table = self._solved_by_table(problem, options, monitor)
+            if by_table is not None:
+                return by_table
+            if not is_started or problem.num_columns <= _FEWEST_COLUMNS:
+                return self._highs.solve(problem, options, monitor)
         structure = find_structure(problem)
-        if structure is None or _is_hardly_smaller(structure):
+        if structure is None or (_is_hardly_smaller(structure) and not is_started):
             return self._highs.solve(problem, options, monitor)
         search = _Search(self._highs, problem, structure, options, monitor)
         result = conclude(self, problem, search.run(), search.statistics())
@@ -138,12 +153,13 @@ class _Search:
         self._point: FloatVector | None = None
         self._counts: IntVector | None = None
         self._multipliers: FloatVector | None = None
+        self._guess = None if options.prices is None else options.prices[structure.rows]
 
     def run(self) -> NativeOutcome:
         """Widen cores until the gap is closed, nothing is left out, or a limit ends it."""
         start = self._options.warm_start
-        if start is not None and not violations(self._problem, start):
-            self._offer(start)
+        if start is not None and not violations(self._problem, start) and self._offer(start):
+            self._counts = self._structure.counts_of(start)
         for core in self._cores():
             if self._is_hardly_smaller(core):
                 return self._outcome(self._solve_whole())
@@ -179,7 +195,7 @@ class _Search:
     def _cores(self) -> Iterator[Core]:
         """Cores from narrow to wide, none where the gap is closed. The last holds everything that can still matter."""
         structure = self._structure
-        reduced = None if structure.copies.sum() < _FEW_BLOCKS else self._priced()
+        reduced = self._priced_near() if structure.copies.sum() < _FEW_BLOCKS else self._priced()
         if reduced is None:
             yield whole_core(structure)
             return
@@ -187,42 +203,105 @@ class _Search:
         for attempt in itertools.count():
             if self._is_done():
                 return
-            # Options that cost more than this cannot improve on the incumbent.
-            enough = self._value - reduced.bound + _ROUNDING * abs(self._value)
+            enough = self._beyond(reduced)
             narrow = threshold_for(reduced, structure.copies.size, extra)
             wider = threshold_for(reduced, structure.copies.size, _NARROW_ENOUGH * extra)
             # Where narrow cores do not close the gap, the linear relaxation is weak: branch on all that matters.
             is_last = attempt >= _NARROW_CORES or enough <= wider or structure.cost.size <= _LINEAR
-            yield build_core(structure, reduced, enough if is_last else narrow)
+            core = build_core(structure, reduced, enough if is_last else narrow)
+            if is_last and self._is_enumerated(core, reduced, enough):
+                return
+            yield core
             extra *= _WIDENING
 
-    def _priced(self) -> ReducedCosts | None:
-        """Reduced costs at good prices, after rounding what blocks choose at them; None where there are no prices."""
+    def _is_enumerated(self, core: Core, reduced: ReducedCosts, beyond: float) -> bool:
+        """Whether all points were looked at that could be better than the one that is known, which then is the best."""
+        if self._point is None or not core.columns.size:
+            return False
+        found = best_of_core(self._structure, core, reduced, beyond)
+        if found is None:
+            return False
+        for counts in found:
+            self._take(counts)
+        self._bound = max(self._bound, self._value)
+        self._num_cores += 1
+        self._core_size = core.columns.size
+        return True
+
+    def _unpriced(self) -> ReducedCosts | None:
+        """Reduced costs where nothing is scarce, which every block's best option then proves; None where something
+        is."""
         structure = self._structure
         without = np.zeros(structure.limit.size)
         reduced = reduced_costs(structure, without)
         favourites = best_choice(structure, reduced)
-        if (structure.coupling.T @ favourites <= structure.limit).all():
-            # Nothing is scarce.
-            self._multipliers, self._bound = without, reduced.bound
-            self._take(favourites)
+        if not (structure.coupling.T @ favourites <= structure.limit).all():
+            return None
+        self._multipliers, self._bound = without, reduced.bound
+        self._take(favourites)
+        return reduced
+
+    def _priced_near(self) -> ReducedCosts | None:
+        """Reduced costs of few blocks at prices that leave few options beside a point that is known: those that came
+        with the problem, else those of its relaxation. None where there is no point, or they leave many."""
+        structure = self._structure
+        if self._point is None or _SPLIT * structure.limit.size > structure.copies.sum():
+            return None
+        reduced = self._unpriced()
+        if reduced is not None:
             return reduced
-        if structure.cost.size <= _LINEAR:
-            left_s = max(_LEAST_TIME_S, self._options.time_limit_s - self._feed.elapsed_s())
-            linear = solve_relaxation(structure, left_s)
-            if linear is None:
-                return None
+        if self._guess is not None:
+            multipliers = np.maximum(self._guess, 0.0)
+            reduced = reduced_costs(structure, multipliers)
+            if self._leaves_few(reduced, self._beyond(reduced)):
+                self._multipliers, self._bound = multipliers, reduced.bound
+                return reduced
+        linear = self._linear()
+        if linear is None:
+            return None
+        reduced = reduced_costs(structure, linear.multipliers)
+        if self._leaves_few(reduced, self._beyond(reduced)):
+            return reduced
+        # A point that is better by far may leave few.
+        return self._rounded(linear) if self._leaves_few(reduced, _NEAR * abs(reduced.bound)) else None
+
+    def _leaves_few(self, reduced: ReducedCosts, beyond: float) -> bool:
+        """Whether few columns are left of those that cost at most `beyond` more than the best ones of their blocks."""
+        num_left = np.count_nonzero(reduced.columns <= beyond)
+        return bool(num_left <= self._structure.copies.size + _FEW_LEFT * self._structure.cost.size)
+
+    def _linear(self) -> DualPoint | None:
+        """Prices of the linear relaxation by simplex; None where there are none, or not in time."""
+        left_s = max(_LEAST_TIME_S, self._options.time_limit_s - self._feed.elapsed_s())
+        linear = solve_relaxation(self._structure, left_s)
+        if linear is not None:
             self._multipliers, self._bound = linear.multipliers, linear.bound
-            return None if self._is_scattered(linear) else self._rounded(linear)
-        guess = None if self._options.prices is None else self._options.prices[structure.rows]
-        lacking = _DUAL_SHARE * self._options.relative_gap
+        return linear
+
+    def _beyond(self, reduced: ReducedCosts) -> float:
+        """Options that cost more than this cannot improve on the incumbent."""
+        return self._value - reduced.bound + _ROUNDING * abs(self._value)
+
+    def _priced(self) -> ReducedCosts | None:
+        """Reduced costs at good prices, after rounding what blocks choose at them; None where there are no prices."""
+        structure, guess = self._structure, self._guess
+        reduced = self._unpriced()
+        if reduced is not None:
+            return reduced
         if guess is not None:
-            # Where little has changed since they were found, they prove a point near them, or better ones nearby do.
+            # Where little has changed since they were found, they prove a point near them.
             dual = dual_at(structure, guess)
             reduced = self._rounded(dual)
-            if not self._is_done():
-                dual = maximise_dual(structure, guess, self._must_stop, lacking, temperature=dual.temperature)
-                reduced = self._rounded(dual)
+            if self._is_done():
+                return reduced
+        if structure.cost.size <= _LINEAR:
+            linear = self._linear()
+            return None if linear is None or self._is_scattered(linear) else self._rounded(linear)
+        lacking = _DUAL_SHARE * self._options.relative_gap
+        if guess is not None:
+            # Or better ones nearby do.
+            dual = maximise_dual(structure, guess, self._must_stop, lacking, temperature=dual.temperature)
+            reduced = self._rounded(dual)
             if self._is_done():
                 return reduced
             guess = dual.multipliers
@@ -298,7 +377,7 @@ class _Search:
         return is_small and is_unmerged and core.columns.size > _SMALLER * self._problem.num_columns
 
     def _solve_whole(self) -> TerminationReason | Limit:
-        """Solve the problem as it was given, by the way that HiGHS goes by itself, from the best point that is known."""
+        """Solve the problem as it was given, by the way that HiGHS goes by itself, from the best point known."""
         self._num_cores += 1
         self._core_size = self._structure.cost.size
         left_s = max(_LEAST_TIME_S, self._options.time_limit_s - self._feed.elapsed_s())

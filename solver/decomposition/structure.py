@@ -57,6 +57,13 @@ class ChoiceProblem:
         x[self.origin[self.origin_start[k] + copy * self.size[k] + chosen - self.start[k]]] = 1.0
         return x
 
+    def counts_of(self, x: FloatVector) -> IntVector:
+        """Counts (n,) of the point `x` of the original problem; of columns that no point needs there are none."""
+        width = self.copies * self.size
+        within = np.arange(self.origin.size) - np.repeat(self.origin_start, width)
+        column = np.repeat(self.start[:-1], width) + within % np.repeat(self.size, width)
+        return np.bincount(column, x[self.origin], self.cost.size).round().astype(np.int64)
+
     @property
     def highest(self) -> float:
         """No choice of all blocks costs more, be the coupling rows kept or not."""
@@ -64,8 +71,9 @@ class ChoiceProblem:
         return self.offset + float(self.copies @ np.where(self.required, most, np.maximum(most, 0.0)))
 
     def refutes(self, multipliers: FloatVector, bound: float) -> bool:
-        """Whether L(`multipliers`) = `bound` proves that no choice keeps the coupling rows: all would cost more than the
-        dearest one. Nor does any within the tolerance of points, which may take that much more of what is priced."""
+        """Whether L(`multipliers`) = `bound` proves that no choice keeps the coupling rows: all would cost more than
+        the dearest one. Nor does any within the tolerance of points, which may take that much more of what is
+        priced."""
         beyond = FEASIBILITY_TOLERANCE * np.maximum(np.abs(self.limit), 1.0)
         return bound - float(beyond @ multipliers) > self.highest
 
@@ -220,7 +228,8 @@ def _merged(
 ) -> ChoiceProblem:
     """Choice problem over `columns`, sorted by `block`, with equal blocks as one class."""
     cost = problem.sense.sign * problem.objective[columns]
-    matrix = coupling.matrix[columns]
+    is_all = columns.size == problem.num_columns and (np.diff(columns) == 1).all()
+    matrix = coupling.matrix if is_all else coupling.matrix[columns]
     first = np.flatnonzero(np.diff(block, prepend=-1))
     size = np.diff(first, append=block.size)
     required = required[block[first]]
@@ -267,20 +276,32 @@ def _classes(
     rank[order] = np.arange(order.size)
     class_of_block, representative = rank[guess], appearance[order]
     twin = representative[class_of_block]
-    apart = np.repeat(twin != np.arange(first.size), size)
     are_alike = (size == size[twin]).all() and (required == required[twin]).all()
-    if are_alike and _are_equal(cost, matrix, apart, np.repeat(first[twin], size) + offset):
+    if are_alike and _are_equal(cost, matrix, first, size, twin):
         return class_of_block, representative
     # Two blocks share a signature by chance: nothing is merged.
     return np.arange(first.size), np.arange(first.size)
 
 
-def _are_equal(cost: FloatVector, matrix: "sparse.csr_array", apart: Mask, partner: IntVector) -> bool:
-    """Whether the columns that are `apart` from their `partner` (n,) equal it."""
-    one = np.flatnonzero(apart)
-    other = partner[one]
-    if not (cost[one] == cost[other]).all():
+def _are_equal(
+    cost: FloatVector, matrix: "sparse.csr_array", first: IntVector, size: IntVector, twin: IntVector
+) -> bool:
+    """Whether every block equals its twin, which has as many columns."""
+    apart = np.flatnonzero(twin != np.arange(first.size))
+    other = twin[apart]
+    own, others = _ranges(first[apart], size[apart]), _ranges(first[other], size[apart])
+    if not (cost[own] == cost[others]).all():
         return False
-    mine, theirs = matrix[one], matrix[other]
-    pairs = ((mine.indptr, theirs.indptr), (mine.indices, theirs.indices), (mine.data, theirs.data))
-    return all(np.array_equal(a, b) for a, b in pairs)
+    entries = np.diff(matrix.indptr)
+    if not (entries[own] == entries[others]).all():
+        return False
+    # The entries of a block are one behind the other, too.
+    heads, count = matrix.indptr[first].astype(np.int64), np.add.reduceat(entries, first)[apart]
+    own, others = _ranges(heads[apart], count), _ranges(heads[other], count)
+    are_same = (matrix.indices[own] == matrix.indices[others]) & (matrix.data[own] == matrix.data[others])
+    return bool(are_same.all())
+
+
+def _ranges(start: IntVector, size: IntVector) -> IntVector:
+    """The numbers from each start on, so many."""
+    return np.asarray(np.arange(int(size.sum())) + np.repeat(start - (np.cumsum(size) - size), size))

@@ -975,6 +975,12 @@ class HorizonParametersDoc(TypedDict, closed=True):
     How many jobs like those that are there are expected to come in an hour: what they need is kept free in later
     intervals, half of what there is at most.
     """
+    placement_classes: NotRequired[bool]
+    """
+    Whether it is chosen, too, within what jobs of several nodes lie (a leaf, a minipod, or wherever there is room),
+    each as fast as the bandwidth between such nodes lets it be, and whom that moves. false: all are taken to have the
+    most that so many nodes of the cluster can have. Says nothing where all tiers have the same bandwidth.
+    """
 
 
 class HorizonReplayPolicy(TypedDict, closed=True):

@@ -28,13 +28,13 @@ def test_things_are_told_apart_by_identity() -> None:
 
 def test_nothing_is_kept_of_what_is_gone() -> None:
     known: OfLiving[Thing, int] = OfLiving()
-    before = len(living._found)
+    before = len(living._alive)
     things = [Thing(float(k)) for k in range(100)]
     for k, thing in enumerate(things):
         known.put(thing, k)
     del things[50:], thing
     gc.collect()
-    assert len(living._found) == before + 50
+    assert len(living._alive) == before + 50
     # Whoever has the id of one that is gone is another thing.
     assert all(known.get(Thing(float(k))) is None for k in range(200))
     assert [known.get(thing) for thing in things] == list(range(50))

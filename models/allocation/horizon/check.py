@@ -20,6 +20,7 @@ from models.allocation.horizon.objective_check import Worth, fair_share
 from models.allocation.horizon.openings_check import LaterGpus
 from models.allocation.horizon.outlook import Outlook, Planned, Shape
 from models.allocation.horizon.parameters import HorizonParameters
+from models.allocation.horizon.rooms_check import UnitAudit
 from models.allocation.plan_check import (
     coverage_violations,
     pinned_jobs,
@@ -38,7 +39,7 @@ from stowplan.errors import Issue
 _TOLERANCE = 1e-5
 # A job is taken to hold GPUs for so many times what the change to them costs, however young it is.
 _LEAST_HELD = 3.0
-_NOWHERE: Shape = ("", 0, 0)
+_NOWHERE: Shape = ("", 0, 0, 0.0)
 
 
 def horizon_violations(
@@ -55,6 +56,7 @@ def horizon_violations(
     """Every rule that the plan and its schedules break, and every number of its score that is wrong; `calendar`: the
     snapshot whose calendar counts, where that is another one of the same nodes."""
     audit = _Audit(snapshot, parameters, configurations, matrix, outlook, calendar or snapshot)
+    placed = {item.job_id: item for item in plan.allocations}
     given = {item.job_id: (item.gpu_type, len(item.gpus), item.num_gpus) for item in plan.allocations}
     issues = [*coverage_violations(snapshot, plan)]
     expected: dict[tuple[str, str | None], float] = {}
@@ -65,6 +67,9 @@ def horizon_violations(
             ends_s = [(1.0, audit.pinned_end_s(job))]
         else:
             issues += audit.faults(job, planned, given.get(job.id))
+            if outlook.tiers is not None and job.id in placed:
+                stays = audit.stays_whole(job, planned)
+                issues += audit.units.faults(job, planned, placed[job.id], stays)
             ends_s = [(item.share, audit.end_s(job, item)) for item in planned]
             if parameters.backlog_efficiency is not None:
                 left = math.fsum(item.share * audit.left_behind(job, item) for item in planned)
@@ -98,14 +103,27 @@ class _Audit:
         self._index: dict[Shape, int] = {
             shape: c
             for c, shape in enumerate(
-                zip(types, configurations.num_nodes.tolist(), configurations.num_gpus.tolist(), strict=True)
+                zip(
+                    types,
+                    configurations.num_nodes.tolist(),
+                    configurations.num_gpus.tolist(),
+                    configurations.bandwidth_fraction.tolist(),
+                    strict=True,
+                )
             )
         }
-        self._node_size = node_sizes(self._index)
+        self._shares: dict[tuple[str, int, int], list[float]] = {}
+        for shape in self._index:
+            self._shares.setdefault(shape[:3], []).append(shape[3])
+        self._node_size = node_sizes(self._shares)
         self.pinned = pinned_jobs(snapshot)
         self._runs = running_jobs(snapshot)
         self._there = LaterGpus(snapshot, calendar, parameters.epsilon, self.pinned)
         self._usable = self._there.most
+        self._classed = outlook.tiers is not None
+        self._cluster = snapshot.cluster
+        self._kept: dict[str, Shape | None] = {}
+        self._present = frozenset(shape for shape in self._index if self._is_there(shape))
         speeds = {
             job.id: self._speeds(job, goodput) for job, goodput in zip(snapshot.jobs, matrix.goodput, strict=True)
         }
@@ -132,7 +150,39 @@ class _Audit:
 
     def pinned_end_s(self, job: Job) -> float:
         """When a job ends that stays where it is; 0 where that is not known."""
-        return self._seconds[job.id].get(held_shape(job, self._nodes) or _NOWHERE, 0.0)
+        return self._seconds[job.id].get(self._held(job) or _NOWHERE, 0.0)
+
+    def stays_whole(self, job: Job, planned: Sequence[Planned]) -> bool:
+        """Whether a job of whole nodes is planned to stay on these."""
+        sizes = self._node_size
+        return any(
+            self._stays(job, item) and item.now is not None and item.now[2] >= sizes[item.now[0]] for item in planned
+        )
+
+    def _held(self, job: Job) -> Shape | None:
+        return self._with_share(job, held_shape(job, self._nodes))
+
+    def _with_share(self, job: Job, shape: tuple[str, int, int] | None) -> Shape | None:
+        """The configuration of a shape in which a job runs: of several that of its nodes."""
+        shares = self._shares.get(shape, ()) if shape is not None else ()
+        if shape is None or not shares:
+            return None
+        return (*shape, shares[0] if len(shares) == 1 else self.units.share_now(job))
+
+    def _stays(self, job: Job, planned: Planned) -> bool:
+        """Whether a job that has something now goes on as it is."""
+        return planned.now == self._kept_shape(job) and not planned.moves
+
+    def _kept_shape(self, job: Job) -> Shape | None:
+        """The configuration in which a job may stay."""
+        if job.id not in self._kept:
+            self._kept[job.id] = self._with_share(job, kept_shape(job, self._nodes, self._node_size))
+        return self._kept[job.id]
+
+    @cached_property
+    def units(self) -> UnitAudit:
+        """Of the nodes; asked for where configurations have classes."""
+        return UnitAudit(self._cluster, self._there.whole, self._index)
 
     def end_s(self, job: Job, planned: Planned) -> float:
         """When a job ends under a schedule."""
@@ -140,7 +190,7 @@ class _Audit:
         begins_s, left = 0.0, 1.0
         cost_s = self._start_s(job)
         if planned.now is not None:
-            begins_s = 0.0 if planned.now == kept_shape(job, self._nodes, self._node_size) else cost_s
+            begins_s = 0.0 if self._stays(job, planned) else cost_s
             whole_s = seconds.get(planned.now, math.nan)
             if planned.change_s is None:
                 return begins_s + whole_s
@@ -156,20 +206,20 @@ class _Audit:
         """Part of what is left of a job now that a schedule leaves when the last interval ends."""
         seconds, left = self._seconds[job.id], 1.0
         if planned.now is not None and planned.change_s is not None:
-            begins_s = 0.0 if planned.now == kept_shape(job, self._nodes, self._node_size) else self._start_s(job)
+            begins_s = 0.0 if self._stays(job, planned) else self._start_s(job)
             left -= max(0.0, planned.change_s - begins_s) / seconds.get(planned.now, math.nan)
         last = planned.now if planned.change_s is None else planned.later
         if last is None:
             return left
         return min(left, max(0.0, self.end_s(job, planned) - self._bounds_s[-1]) / seconds.get(last, math.nan))
 
-    def faults(self, job: Job, planned: Sequence[Planned], given: Shape | None) -> Iterator[Issue]:
+    def faults(self, job: Job, planned: Sequence[Planned], given: tuple[str, int, int] | None) -> Iterator[Issue]:
         """Shares that do not add up, and schedules that are not those of the plan or that no job can have."""
         total = math.fsum(item.share for item in planned)
         if not math.isclose(total, 1.0, abs_tol=_TOLERANCE):
             yield _fault("shares", job, f"has shares of schedules that add up to {total}; they must be 1")
         for item in planned:
-            if item.now != given:
+            if (None if item.now is None else item.now[:3]) != given:
                 yield _fault("schedule_of_another_plan", job, f"is planned to have {item.now} now, and has {given}")
             for shape in (item.now, item.later):
                 if shape is not None and shape not in self._seconds[job.id]:
@@ -205,6 +255,7 @@ class _Audit:
         jobs = {job.id: job for job in self._jobs}
         for first_s, last_s in pairwise(self._bounds_s[1:]):
             taken: dict[str, float] = dict.fromkeys(self._usable, 0.0)
+            items: dict[Shape, float] = {}
             open_gpus = self._there.mean(first_s, last_s)
             for name, planned in outlook.planned.items():
                 for item in planned:
@@ -213,7 +264,10 @@ class _Audit:
                     for shape, begin_s, end_s in ((item.now, 0.0, changes_s), (item.later, changes_s, ends_s)):
                         if shape is not None:
                             within_s = min(end_s, last_s) - max(begin_s, first_s)
-                            taken[shape[0]] += item.share * shape[2] * max(0.0, within_s) / (last_s - first_s)
+                            part = item.share * max(0.0, within_s) / (last_s - first_s)
+                            taken[shape[0]] += part * shape[2]
+                            items[shape] = items.get(shape, 0.0) + part
+            yield from self._over_rooms(items, first_s, last_s)
             for gpu_type, gpus in taken.items():
                 there = open_gpus[gpu_type]
                 there -= self._arrivals.mean(gpu_type, first_s, last_s, there)
@@ -225,6 +279,26 @@ class _Audit:
                         f"there are {there:g}",
                     )
 
+    def _over_rooms(self, items: Mapping[Shape, float], first_s: float, last_s: float) -> Iterator[Issue]:
+        """Units of which configurations take more than there is on average over an interval."""
+        for gpu_type, share, k, limit in self._limits:
+            taken = math.fsum(
+                num * (shape[1] // k)
+                for shape, num in items.items()
+                if shape[0] == gpu_type and shape[1] > 1 and shape[3] >= share
+            )
+            if taken > limit + _TOLERANCE * max(1.0, limit):
+                yield Issue(
+                    code="over_rooms_later",
+                    pointer="/allocations",
+                    detail=f"schedules take {taken:g} times {k} nodes of type {gpu_type!r} with {share:g} of the "
+                    f"bandwidth between them from {first_s:g} to {last_s:g} s; there is room for {limit}",
+                )
+
+    @cached_property
+    def _limits(self) -> Sequence[tuple[str, float, int, int]]:
+        return [*self.units.limits()] if self._classed else []
+
     def waits_too_long(self, job: Job) -> bool:
         """Whether the job may wait no more."""
         longest_s = self._parameters.longest_wait_s
@@ -235,7 +309,7 @@ class _Audit:
         done = 0.0
         if planned and planned[0].now is not None:
             now = planned[0].now
-            begins_s = 0.0 if now == kept_shape(job, self._nodes, self._node_size) else self._start_s(job)
+            begins_s = 0.0 if self._stays(job, planned[0]) else self._start_s(job)
             works_s = max(0.0, self._parameters.interval_s - begins_s)
             done = min(1.0, works_s / self._seconds[job.id].get(now, math.nan))
         return self.worth.lost(job, self._fastest_s(job), done)
@@ -263,7 +337,7 @@ class _Audit:
         """How long all GPUs take for what is left of a job, each as fast as where it helps most; 0 where it cannot
         run."""
         least: dict[str, float] = {}
-        for (gpu_type, _, num_gpus), time_s in self._able(job).items():
+        for (gpu_type, _, num_gpus, _), time_s in self._able(job).items():
             least[gpu_type] = min(least.get(gpu_type, math.inf), time_s * num_gpus)
         per_s = math.fsum(self._usable[gpu_type] / gpu_s for gpu_type, gpu_s in least.items() if gpu_s > 0)
         return 1.0 / per_s if per_s > 0 else 0.0
@@ -277,14 +351,14 @@ class _Audit:
         once_s = job.restart_cost_s * self._parameters.restart_price
         if once_s == 0:
             return 0.0
-        seconds, kept = self._seconds[job.id], kept_shape(job, self._nodes, self._node_size)
+        seconds, kept = self._seconds[job.id], self._kept_shape(job)
         left_s = min(seconds.values(), default=math.inf) if kept not in self._index else seconds.get(kept, math.inf)
         held_s = max(job.age_s / (1 + job.num_restarts), _LEAST_HELD * once_s)
         return once_s * max(1.0, min(left_s, self._end_s) / held_s)
 
     def _speeds(self, job: Job, goodput: FloatVector) -> Mapping[Shape, float]:
         """Goodput of every shape that the job may have."""
-        held = held_shape(job, self._nodes) if job.id in self.pinned else None
+        held = self._held(job) if job.id in self.pinned else None
         return {
             shape: float(goodput[c])
             for shape, c in self._index.items()
@@ -296,8 +370,14 @@ class _Audit:
         return min(self._able(job).values(), default=0.0)
 
     def _able(self, job: Job) -> Mapping[Shape, float]:
-        """Seconds that are left, by shape, on as many GPUs as there are."""
-        return {shape: time_s for shape, time_s in self._seconds[job.id].items() if shape[2] <= self._usable[shape[0]]}
+        """Seconds that are left, by shape, on as many GPUs as there are, also within a unit of a class."""
+        return {shape: time_s for shape, time_s in self._seconds[job.id].items() if shape in self._present}
+
+    def _is_there(self, shape: Shape) -> bool:
+        if shape[2] > self._usable[shape[0]]:
+            return False
+        lax = min(self._shares[shape[:3]])
+        return shape[3] == lax or self.units.largest(shape[0], shape[3]) >= shape[1]
 
 
 def _left(jobs: Sequence[Job], speeds: Mapping[str, Mapping[Shape, float]]) -> Mapping[str, float]:

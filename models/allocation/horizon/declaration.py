@@ -1,12 +1,14 @@
 """The program of `models.allocation.horizon.formulation`, declared in CVXPY."""
 
 import cvxpy as cp
+import numpy as np
 
 from models.allocation.declaration import declared_rows, impossible_rows, named_problem
 from models.allocation.horizon.assembly import (
     column_costs,
     column_names,
     constraint_groups,
+    packing_most,
     tail_most,
 )
 from models.allocation.horizon.instance import HorizonInstance
@@ -30,6 +32,9 @@ def declare(instance: HorizonInstance) -> tuple[cp.Problem, dict[str, str]]:
     parts = [share]
     if instance.pair_jobs.size:
         parts.append(cp.Variable(instance.pair_jobs.size, boolean=True, name="x"))
+    if instance.num_packing:
+        bounds = [np.zeros(instance.num_packing), packing_most(instance)]
+        parts.append(cp.Variable(instance.num_packing, integer=True, name="g", bounds=bounds))
     if instance.num_tail:
         most_s = tail_most(instance)
         parts.append(cp.Variable(name="z", bounds=[0.0, most_s]))

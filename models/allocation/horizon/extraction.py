@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from models.allocation.horizon.homes import homes_of, moved_jobs
 from models.allocation.horizon.instance import HorizonInstance
 from models.allocation.horizon.objective import LATENESS, TAIL, THROUGHPUT
 from models.allocation.horizon.outlook import Outlook, Planned, Shape
@@ -33,7 +34,8 @@ def extract_plan(
 ) -> tuple[Plan, Outlook]:
     """Place what a point of the program chooses, say what is planned behind it, and what it is worth. `rent`: (S,),
     what schedules take from others, where that is known; `is_proven`: the point is optimal within the gap."""
-    plan = extract_sia(instance.sia, chosen_configurations(instance, point))
+    chosen = chosen_configurations(instance, point)
+    plan = extract_sia(instance.sia, chosen, homes_of(instance, chosen, packing_of(instance, point)))
     if instance.parameters.objective is HorizonObjective.GOODPUT:
         return plan, outlook_of(instance, point)
     outlook = outlook_of(instance, point)
@@ -49,7 +51,7 @@ def outlook_of(instance: HorizonInstance, point: FloatVector) -> Outlook:
     found = instance.schedules
     planned: dict[str, list[Planned]] = {instance.jobs[i].id: [] for i in instance.sia.planned.tolist()}
     shapes = _shapes(instance)
-    share = shares(instance, point)
+    share, moved = shares(instance, point), set(moved_jobs(instance, chosen_configurations(instance, point)))
     for s in np.flatnonzero(share).tolist():
         at = int(found.at[s])
         planned[instance.jobs[int(found.job[s])].id].append(
@@ -58,13 +60,23 @@ def outlook_of(instance: HorizonInstance, point: FloatVector) -> Outlook:
                 now=shapes[int(found.now[s])],
                 later=shapes[int(found.later[s])],
                 change_s=float(instance.intervals.bounds_s[at]) if at else None,
+                moves=int(found.job[s]) in moved,
             )
         )
     return Outlook(
         bounds_s=instance.intervals.bounds_s.tolist(),
         open_gpus=dict(zip(instance.sia.configurations.gpu_types, instance.open_gpus.tolist(), strict=True)),
         planned=planned,
+        tiers=_tiers(instance),
     )
+
+
+def _tiers(instance: HorizonInstance) -> Mapping[tuple[str, float], str] | None:
+    """See `Outlook`."""
+    if instance.rooms is None:
+        return None
+    levels = zip(instance.sia.configurations.gpu_types, instance.rooms.classes.levels, strict=True)
+    return {(name, level.fraction): level.tier for name, known in levels for level in known if level.tier}
 
 
 def _starts_now(
@@ -101,7 +113,8 @@ def settled(instance: HorizonInstance, point: FloatVector) -> FloatVector:
     """A point without what a solver's tolerance of integers leaves: choices are 0 or 1, shares are those of schedules
     that begin with what is chosen, and the tail is that of their ends."""
     chosen, share = _pairs(instance, point) > _CHOSEN, shares(instance, point)
-    return np.concatenate([share, chosen.astype(np.float64), instance.tail_columns(share)])
+    packing = packing_of(instance, point).astype(np.float64)
+    return np.concatenate([share, chosen.astype(np.float64), packing, instance.tail_columns(share)])
 
 
 def _pairs(instance: HorizonInstance, point: FloatVector) -> FloatVector:
@@ -110,11 +123,18 @@ def _pairs(instance: HorizonInstance, point: FloatVector) -> FloatVector:
     return point[num_schedules : num_schedules + instance.pair_jobs.size]
 
 
+def packing_of(instance: HorizonInstance, point: FloatVector) -> IntVector:
+    """(Z,) what units take of placement classes at a point."""
+    first = len(instance.schedules) + instance.pair_jobs.size
+    return np.rint(point[first : first + instance.num_packing]).astype(np.int64)
+
+
 def _shapes(instance: HorizonInstance) -> list[Shape | None]:
     """Of every configuration; the last one is nothing."""
     it = instance.sia.configurations
     types = [it.gpu_types[t] for t in it.type_index.tolist()]
-    return [*zip(types, it.num_nodes.tolist(), it.num_gpus.tolist(), strict=True), None]
+    parts = it.num_nodes.tolist(), it.num_gpus.tolist(), it.bandwidth_fraction.tolist()
+    return [*zip(types, *parts, strict=True), None]
 
 
 def _scores(instance: HorizonInstance, point: FloatVector) -> Iterator[ScoreTerm]:

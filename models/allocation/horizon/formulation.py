@@ -7,12 +7,16 @@ the next decision.
 
 Sets
   i          jobs that are planned (all but the pinned ones)
-  c          configurations (nodes, GPUs, type), as Sia has them
+  c          configurations (nodes, GPUs, type), as Sia has them; where tiers differ in bandwidth and jobs in speed for
+             it (`placement_classes`) those of several nodes once for each share that so many nodes can have between
+             them: anywhere, within a minipod, within a leaf, see `classes`
   k          intervals 0..K-1 from t_k to t_(k+1); the first is as long as until the next plan, each is longer than the
              one before by the same factor, and the last ends after half an hour, or later, see `horizon_end`
   P          pairs (i, c) that may be chosen now: those that Sia offers, but for those with no fewer GPUs of the type
-             than another one in which the job ends no later
-  L_i        configurations that job i may have later: corners of the concave hull of its speed over GPUs of a type
+             than another one of the same class or a laxer one in which the job ends no later. With classes a job of
+             whole nodes may stay on its nodes, in a configuration of its own, or in the same one be moved
+  L_i        configurations that job i may have later: corners of the concave hull of its speed over GPUs of a type, of
+             each class and of laxer ones together
   S_i        schedules of job i:
                c          from now to the end, (i, c) in P
                c, c'@k    c from now, c' in L_i from t_k to the end
@@ -26,7 +30,8 @@ Data
              restart cost; D_i, how long the job would be there, is T_ic where it is (where it is fastest, if it may not
              stay), at most until t_K; H_i = max(a_i / (1 + restarts so far), 3 P_i), how long it is taken to hold other
              GPUs, see `changes`. What a waiting job takes to start: restart cost. For so long it holds its GPUs and
-             does no work. Nothing where it stays
+             does no work. Nothing where it stays. What is moved to other nodes changes; but parts of a node that make
+             way for others are not priced
   e_s        when job i ends under schedule s: after a change at t to c' at t + p_i + (1 - share of work done) T_ic',
              where a job that has not begun at t pays for its start, too, if that is dearer;
              what has nothing before the horizon goes on then, as fast as it goes
@@ -50,6 +55,7 @@ Data
 Variables
   x_ic in {0,1}     job i has configuration c now
   y_s in [0,1]      share of schedule s: what is planned of later intervals is fluid
+  g_cv integer      how many of configuration c lie in unit v of its class, see `rooms`
   z, u_i >= 0       where `tail` is above 0: the shortest time in the tail, and how much longer that of job i is
 
 With `backlog_efficiency` w_i f_i min(e_s, t_K) + B_i b_s stands for w_i f_i e_s in the objective, but not in the tail.
@@ -61,7 +67,11 @@ min  sum_i sum_(s in S_i) ((1 - tail) w_i f_i e_s + v_s) y_s + sum_i l_i (1 - su
   now[i,c]                        sum_(s in S_i that begin with c) y_s = x_ic        (i, c) in P
   capacity[type], blocks[type,2^k], whole_nodes[type]    on x, what makes the present placeable on nodes, see
                                   `models.placement.placeability`
+  class[c], unit[v]               on x and g, with which jobs can be placed within units of their classes, and where
+                                  they stay; rooms[type,tier,k], which follow, strengthen the relaxation, see `rooms`
   capacity[type]@k                sum_s n_stk y_s <= N_tk                            k = 1..K-1
+  rooms[type,tier,k']@k           sum_s (floor(nodes of c / k') on average over interval k, of each c that s has within
+                                  units of the tier) y_s <= sum_v floor(nodes of v / k')     nodes that are ever open
   tail[i]                         f_i (a_i + sum_(s in S_i) e_s y_s) - z <= u_i      all jobs, where `tail` is above 0
 
 The objective is the mean time until jobs end, by weight, from now; with `tail` in part the mean of the longest times
@@ -79,6 +89,9 @@ then counts by whom it delays: all GPUs do it, one job after another, the least 
 (None) the horizon is when all that is left can be done, and behind it a job goes on as it is then, to its end, whatever
 others need: a plan to the end of all jobs, which those that are still to come will change, so that whoever counts on it
 changes for gains that will not last.
+
+Later intervals know of units only how many items of k' nodes there is room for, not what breaks them up: jobs of a
+laxer class are taken to lie where they are in nobody's way.
 
 Where that errs: a tenth of a later change costs a tenth of its price, which no change made now does, so that the plan
 behind the present is too hopeful, and jobs wait for what will not be done when its time comes.
@@ -216,13 +229,24 @@ class HorizonFormulation(Formulation):
                 objective,
                 calendar=it.calendar,
             )
+        promised = None if it.rooms is None else _promised(plan, self.outlook, audit)
         return [
             *placement_violations(base.snapshot, plan.allocations),
             *found,
-            *spread_violations(base.configurations, plan, audit),
-            *goodput_violations(base.snapshot, base.configurations, base.matrix, plan, audit),
+            *(spread_violations(base.configurations, plan, audit) if promised is None else ()),
+            *goodput_violations(base.snapshot, base.configurations, base.matrix, plan, audit, promised),
             *parallel_plan_violations(base.snapshot, plan),
         ]
+
+
+def _promised(plan: Plan, outlook: Outlook, audit: SpreadAudit) -> Mapping[str, float]:
+    """Share of the bandwidth with which each job of a plan with placement classes is planned; pinned ones with what
+    they have."""
+    found = {}
+    for allocation in plan.allocations:
+        shapes = [item.now for item in outlook.planned.get(allocation.job_id, ()) if item.now is not None]
+        found[allocation.job_id] = shapes[0][3] if shapes else audit.here(allocation)
+    return found
 
 
 def formulate_horizon(snapshot: Snapshot, parameters: HorizonParameters, clock: PhaseClock) -> Formulation:

@@ -1,18 +1,27 @@
 """One problem as arrays: everything that the declared model, the extraction and tests read."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from models.allocation.horizon.arrivals import expected_gpus
 from models.allocation.horizon.backlog import Backlog, left_at_end, together_s
 from models.allocation.horizon.changes import change_seconds
+from models.allocation.horizon.classes import (
+    Classes,
+    classes_pay,
+    only_offered,
+    with_classes,
+    with_stays,
+    without_classes,
+)
 from models.allocation.horizon.horizon_end import horizon_end_s
 from models.allocation.horizon.intervals import Intervals, growing, open_gpus
 from models.allocation.horizon.objective import Objective, objective_of
 from models.allocation.horizon.openings import openings
 from models.allocation.horizon.parameters import HorizonObjective, HorizonParameters
+from models.allocation.horizon.rooms import Rooms, Units, rooms_of, whole_free
 from models.allocation.horizon.schedules import (
     Schedules,
     Shapes,
@@ -22,7 +31,7 @@ from models.allocation.horizon.schedules import (
     schedules_of,
     worth_having,
 )
-from models.allocation.sia.instance import SiaInstance, sia_instance
+from models.allocation.sia.instance import SiaInstance, sia_configurations, sia_instance
 from models.allocation.sia.parameters import SiaParameters
 from models.allocation.work_left import remaining_samples
 from models.clock import PhaseClock
@@ -43,6 +52,7 @@ class HorizonInstance:
     later: (J, C), what may be had later. work: what is left. weight: (J,), what a second is worth, all together 1.
     objective: of completion times, by term; without terms where it is Sia's. cost: (S,) of each schedule. late: (J,),
     of it what a job pays that has waited for as long as it may and gets nothing now. offset: what pinned jobs add.
+    rooms: what placement classes ask of units; None where configurations have none.
     """
 
     parameters: HorizonParameters
@@ -60,6 +70,7 @@ class HorizonInstance:
     cost: FloatVector
     late: FloatVector
     offset: float
+    rooms: Rooms | None = None
 
     @property
     def jobs(self) -> Sequence[Job]:
@@ -70,6 +81,11 @@ class HorizonInstance:
     def num_tail(self) -> int:
         """Columns of the tail."""
         return 0 if self.objective.tail is None else self.objective.tail.num_columns
+
+    @property
+    def num_packing(self) -> int:
+        """Columns of what each unit takes of placement classes."""
+        return 0 if self.rooms is None else int(self.rooms.unit.size)
 
     def tail_columns(self, share: FloatVector) -> FloatVector:
         """The columns of the tail where schedules have shares (S,)."""
@@ -96,22 +112,52 @@ def horizon_instance(
     calendar
         The snapshot whose calendar takes nodes later, where that is another one of the same nodes.
     """
-    base = sia_instance(snapshot, SiaParameters(restart_price=parameters.restart_price), clock)
+    base, classes = _base(snapshot, parameters, clock)
     with clock.phase("build"):
         known = calendar or snapshot
-        return instance_of(base, parameters, availability(known, parameters.epsilon), known)
+        return instance_of(base, parameters, availability(known, parameters.epsilon), known, classes)
+
+
+def _base(snapshot: Snapshot, parameters: HorizonParameters, clock: PhaseClock) -> tuple[SiaInstance, Classes | None]:
+    """Sia's instance; with placement classes where they are asked for and make any job faster."""
+    of_sia = SiaParameters(restart_price=parameters.restart_price)
+    by_time = parameters.objective is HorizonObjective.COMPLETION_TIME
+    known = None
+    if by_time and parameters.placement_classes:
+        known = with_classes(snapshot.cluster, sia_configurations(snapshot))
+    if known is None:
+        return sia_instance(snapshot, of_sia, clock), None
+    base = sia_instance(snapshot, of_sia, clock, known[0])
+    with clock.phase("build"):
+        if not classes_pay(base, known[1]):
+            return without_classes(base), None
+        return with_stays(base, known[1])
 
 
 def instance_of(
-    base: SiaInstance, parameters: HorizonParameters, windows: NodeWindows, calendar: Snapshot
+    base: SiaInstance,
+    parameters: HorizonParameters,
+    windows: NodeWindows,
+    calendar: Snapshot,
+    classes: Classes | None = None,
 ) -> HorizonInstance:
-    """Build the instance from goodputs that are known, and the `windows` of `calendar`."""
+    """Build the instance from goodputs that are known, and the `windows` of `calendar`; `classes`: of the
+    configurations of `base`, where these have some."""
     configurations = base.configurations
     shapes = Shapes(
         type_index=configurations.type_index,
         num_gpus=configurations.num_gpus,
         num_types=len(configurations.gpu_types),
+        rank=None if classes is None else np.where(classes.stays, -1, classes.rank),
     )
+    there = openings(base, windows, calendar)
+    fits_later = np.ones(len(configurations), dtype=np.bool_)
+    if classes is not None:
+        units = Units.of(classes)
+        num_free = np.array([mask.bit_count() for mask in base.taken.free_masks], dtype=np.int64)
+        room, room_later = (units.room(whole_free(base, num_gpus)) for num_gpus in (num_free, there.num_gpus))
+        base = only_offered(base, units.fits(base, classes, room))
+        fits_later = units.fits(base, classes, room_later)
     seconds, current = _seconds(base), base.utility.current
     is_goodput = parameters.objective is HorizonObjective.GOODPUT
     # Sia's optimum need not be one of completion times; there all that it may choose is kept.
@@ -122,12 +168,17 @@ def instance_of(
     )
     pair_jobs, pair_configurations = np.nonzero(kept)
     nodes = base.snapshot.cluster.nodes
-    there = openings(base, windows, calendar)
+    rooms = None
+    if classes is not None:
+        rooms = rooms_of(base, classes, units, pair_jobs, pair_configurations, room, room_later)
+        shapes = replace(shapes, rooms=rooms.later.coefficients)
     types = np.array([configurations.gpu_types.index(node.gpu_type) for node in nodes], dtype=np.int64)
     most = np.bincount(types, weights=there.num_gpus, minlength=shapes.num_types).astype(np.float64)
-    fits = shapes.num_gpus <= most[shapes.type_index]
+    fits = (shapes.num_gpus <= most[shapes.type_index]) & fits_later
     runnable = np.where(base.utility.runnable & fits, seconds, np.inf)
     later = efficient(shapes, runnable)
+    if classes is not None:
+        later &= worth_having(shapes, runnable, np.full(len(base.jobs), -1))
     later[base.pinned] = False
     end_s = horizon_end_s(
         parameters,
@@ -191,6 +242,7 @@ def instance_of(
         cost=cost,
         late=late,
         offset=offset,
+        rooms=rooms,
     )
 
 

@@ -14,7 +14,8 @@ from topology.cluster import Node, NodeState
 
 class LaterGpus:
     """GPUs of the nodes for the planned jobs of `planned`, a part of the snapshot `calendar`. `most`: by type, of all
-    nodes that are ever open to them; `num_now`: of those that are open now."""
+    nodes that are ever open to them; `whole`: ids of those of which all GPUs are for them; `num_now`: of those that are
+    open now."""
 
     def __init__(self, planned: Snapshot, calendar: Snapshot, epsilon: float, pinned: Set[str]) -> None:
         sure = round(1.0 - epsilon, 12)
@@ -39,6 +40,7 @@ class LaterGpus:
         # Asked of every entry once: whom it keeps off is the same on all of its nodes.
         self._known: dict[str, tuple[bool, bool]] = {}
         self.most: Counter[str] = Counter({kind.name: 0 for kind in planned.cluster.gpu_types})
+        self.whole: set[str] = set()
         self.num_now = sum(
             node.num_gpus - len(node.gpus_in_use) - held[node.id]
             for node in planned.cluster.nodes
@@ -52,6 +54,8 @@ class LaterGpus:
                 continue
             gpus = node.num_gpus - len(node.gpus_in_use) - held[node.id]
             self.most[node.gpu_type] += gpus
+            if gpus == node.num_gpus:
+                self.whole.add(node.id)
             if spans:
                 self._sometimes.append((node.gpu_type, gpus, spans))
             else:

@@ -52,8 +52,10 @@ class HorizonParameters(Parameters):
     not. backlog_efficiency: what has not ended with the last interval is done then by all GPUs together, the shortest
     job first, at this part of the speed that each has in its best configuration, see `backlog` (None: a plan to the end
     of all jobs, each goes on as it is then, whatever others need). arrivals_per_h: jobs like those that are there which
-    are expected to come in an hour: what they need is kept free in later intervals, see `arrivals`. With goodput
-    neither counts.
+    are expected to come in an hour: what they need is kept free in later intervals, see `arrivals`. placement_classes:
+    whether jobs of several nodes are planned within a unit of a tier, or wherever there is room, each with the share of
+    the bandwidth between nodes that it has there, and whole nodes of who stays are kept for it; else all are taken to
+    have the most that so many nodes of the cluster can have, see `classes`. With goodput none of these counts.
 
     The half hour and the efficiency are two constants, tuned on the first three hours of three of Sia's traces
     (`benchmarks/README.md`), where the half hour is six times the dearest start.
@@ -78,6 +80,7 @@ class HorizonParameters(Parameters):
     throughput: float = 0.0
     backlog_efficiency: float | None = 0.4
     arrivals_per_h: float = 0.0
+    placement_classes: bool = True
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.interval_s) and self.interval_s > 0):

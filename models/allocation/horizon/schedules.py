@@ -4,13 +4,14 @@ A schedule is a configuration now (or none), and at the begin of a later interva
 job goes on to its end. See `models.allocation.horizon.formulation` for the mathematics.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
 
 from models.allocation.horizon.intervals import Intervals
-from stowplan.arrays import FloatMatrix, FloatVector, IntVector, Mask
+from stowplan.arrays import FloatMatrix, FloatVector, IntMatrix, IntVector, Mask
 
 NOTHING = -1
 
@@ -44,7 +45,8 @@ class Schedules:
     job, pair, now, later, at: int64 (S,); pair: position among the pairs that may be chosen now, -1 for none; now,
     later: configurations, -1 for none; at: interval at whose begin `later` begins, 0 where nothing changes.
     ends_s: (S,) when the job ends.
-    use: CSC (T (K - 1), S), GPUs of each type on average over each later interval; row t (K - 1) + k - 1.
+    use: CSC ((T + Q) (K - 1), S), GPUs of each type, and what is taken of rooms, on average over each later interval;
+    row t (K - 1) + k - 1.
     """
 
     job: IntVector
@@ -61,35 +63,52 @@ class Schedules:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Shapes:
-    """GPU type (of T) and GPUs of C configurations, int64 (C,)."""
+    """GPU type (of T) and GPUs of C configurations, int64 (C,).
+
+    rank: int64 (C,), placement classes, see `classes`; of as many GPUs the laxer ones come first; -1 where jobs stay on
+    their nodes. None: there is one class.
+    rooms: int64 (Q, C), what each takes of Q rows of units, see `rooms`.
+    """
 
     type_index: IntVector
     num_gpus: IntVector
     num_types: int
+    rank: IntVector | None = None
+    rooms: IntMatrix | None = None
+
+    def classes(self) -> Iterator[tuple[IntVector, Mask]]:
+        """Configurations of a type that are of a class or of laxer ones, and which are of the class itself: of each
+        class of each type, without configurations in which jobs stay on their nodes."""
+        rank = np.zeros_like(self.type_index) if self.rank is None else self.rank
+        for t in range(self.num_types):
+            of_type = (self.type_index == t) & (rank >= 0)
+            for one in np.unique(rank[of_type]).tolist():
+                found = np.flatnonzero(of_type & (rank <= one))
+                yield found, rank[found] == one
 
 
 def worth_having(shapes: Shapes, seconds: FloatMatrix, kept: IntVector) -> Mask:
-    """Configurations (J, C) that no other one beats: with at most as many GPUs of the type a job ends no sooner; `kept`
-    (J,) stay in any case, -1 for none."""
+    """Configurations (J, C) that no other one beats: with at most as many GPUs of the type, in the same class or a
+    laxer one, a job ends no sooner; `kept` (J,) stay in any case, -1 for none."""
     able = np.isfinite(seconds)
-    found = able.copy()
-    for t in range(shapes.num_types):
+    found = np.zeros_like(able)
+    for of_type, is_of_class in shapes.classes():
         # Configurations of a type ascend in GPUs.
-        of_type = np.flatnonzero(shapes.type_index == t)
         best = np.minimum.accumulate(seconds[:, of_type], axis=1)
-        found[:, of_type[1:]] &= seconds[:, of_type[1:]] < best[:, :-1]
+        better = able[:, of_type]
+        better[:, 1:] &= seconds[:, of_type[1:]] < best[:, :-1]
+        found[:, of_type[is_of_class]] = better[:, is_of_class]
     some = np.flatnonzero(kept >= 0)
     found[some, kept[some]] = able[some, kept[some]]
     return found
 
 
 def efficient(shapes: Shapes, seconds: FloatMatrix) -> Mask:
-    """Configurations (J, C) at the corners of the concave hull of speed over GPUs of a type, 0 among them: shares of
-    time in these reach all that shares in others do."""
+    """Configurations (J, C) at the corners of the concave hull of speed over GPUs of a type, 0 among them, of those of
+    each class and of laxer ones: shares of time in these reach all that shares in others do."""
     speed = np.divide(1.0, seconds, out=np.zeros_like(seconds), where=np.isfinite(seconds))
     found = np.zeros(seconds.shape, dtype=np.bool_)
-    for t in range(shapes.num_types):
-        of_type = np.flatnonzero(shapes.type_index == t)
+    for of_type, _ in shapes.classes():
         gpus, left = shapes.num_gpus[of_type].astype(np.float64), speed[:, of_type]
         at_gpus, at_speed = np.zeros(len(seconds)), np.zeros(len(seconds))
         for _ in range(of_type.size):
@@ -240,7 +259,8 @@ def _use(
 ) -> "sparse.csc_array":
     """See `Schedules`."""
     num_later = intervals.num - 1
-    shape = shapes.num_types * num_later, now.size
+    num_rooms = 0 if shapes.rooms is None else len(shapes.rooms)
+    shape = (shapes.num_types + num_rooms) * num_later, now.size
     changes_s = np.where(at > 0, intervals.bounds_s[at], ends_s)
     first = np.flatnonzero(now >= 0)
     second = np.flatnonzero(later >= 0)
@@ -253,5 +273,12 @@ def _use(
         held, k = np.nonzero(share)
         c = configurations[held]
         parts.append((shapes.type_index[c] * num_later + k, rows[held], share[held, k] * shapes.num_gpus[c]))
+        if shapes.rooms is not None:
+            takes: Mask = np.asarray(shapes.rooms.any(axis=0))
+            within = np.flatnonzero(takes[c])
+            q, some = np.nonzero(shapes.rooms[:, c[within]])
+            some = within[some]
+            taken = share[held[some], k[some]] * shapes.rooms[q, c[some]]
+            parts.append(((shapes.num_types + q) * num_later + k[some], rows[held[some]], taken))
     row, column, gpus = (np.concatenate([part[n] for part in parts]) for n in range(3))
     return sparse.csc_array((gpus, (row, column)), shape=shape)

@@ -21,7 +21,7 @@ from functools import cached_property
 
 import numpy as np
 
-from models.allocation.horizon.assembly import capacity_names, relaxation, restricted
+from models.allocation.horizon.assembly import capacity_names, now_names, relaxation, restricted
 from models.allocation.horizon.instance import HorizonInstance
 from models.allocation.horizon.schedules import NOTHING
 from solver.backends.base import CROSSING_TOLERANCE
@@ -126,8 +126,12 @@ class Search:
         """Reserved GPUs and those of running jobs, to the end, or until the calendar may want them; then without the
         running jobs."""
         it = self._instance
-        reserved = np.isin(it.pair_jobs, it.sia.reserved)
-        runs = reserved | (it.work.current[it.pair_jobs] == it.pair_configurations)
+        stays = it.work.current[it.pair_jobs] == it.pair_configurations
+        first = np.diff(it.pair_jobs, prepend=-1) > 0
+        # Of placement classes the laxest, which comes first and asks nothing of units.
+        has = np.isin(it.pair_jobs, it.pair_jobs[stays])
+        reserved = np.isin(it.pair_jobs, it.sia.reserved) & np.where(has, stays, first)
+        runs = reserved | stays
         for pairs, stops in ((runs, False), (runs, True), (reserved, True)):
             yield self._as_they_are(pairs, stops=stops)
 
@@ -140,7 +144,7 @@ class Search:
         chosen = stop | (begins & ~np.isin(found.pair, found.pair[stop])) if stops else begins & (found.at == 0)
         waits = (found.now == NOTHING) & (found.later == NOTHING) & ~np.isin(found.job, it.pair_jobs[pairs])
         share = (chosen | waits).astype(np.float64)
-        return np.concatenate([share, pairs, it.tail_columns(share)])
+        return np.concatenate([share, pairs, np.zeros(it.num_packing), it.tail_columns(share)])
 
     def _unsolved(self, point: FloatVector | None = None, objective: float | None = None) -> SolveResult:
         """A point that no solver has found, or none."""
@@ -283,7 +287,7 @@ class Search:
     def _note_prices(self, relaxed: MatrixProblem, prices: FloatVector) -> None:
         """Prices of GPUs, by the names of the rows, and what schedules take at these."""
         it = self._instance
-        names = (*it.sia.rows.names, *capacity_names(it))
+        names = (*now_names(it), *capacity_names(it))
         first, num_schedules = it.sia.planned.size, len(it.schedules)
         of_gpus = prices[first : first + len(names)]
         self.rent = relaxed.matrix[first : first + len(names), :num_schedules].T @ of_gpus

@@ -41,9 +41,8 @@ def _explained(
     detail = _starts(likely, outlook)
     counts = {**item.counts, "planned_start_s": round(_start_s(likely, outlook))}
     if item.job_id in starts_now:
-        (gpu_type, _, num_gpus), others_s = starts_now[item.job_id]
-        gpus = counted(num_gpus, f"{gpu_type} GPU")
-        detail += f"; to start now on {gpus} would cost others {_about(others_s)} of their time in all"
+        shape, others_s = starts_now[item.job_id]
+        detail += f"; to start now on {_on(shape, outlook)} would cost others {_about(others_s)} of their time in all"
         counts["others_lose_s"] = round(others_s)
     if not is_proven:
         detail = f"{_UNDECIDED}{detail}"
@@ -59,8 +58,17 @@ def _start_s(planned: Planned, outlook: Outlook) -> float:
 def _starts(planned: Planned, outlook: Outlook) -> str:
     if planned.later is None or planned.change_s is None:
         return f"is not planned to start within {_about(outlook.bounds_s[-1])}"
-    gpu_type, _, num_gpus = planned.later
-    return f"is planned to start in about {_about(planned.change_s)} on {counted(num_gpus, f'{gpu_type} GPU')}"
+    return f"is planned to start in about {_about(planned.change_s)} on {_on(planned.later, outlook)}"
+
+
+def _on(shape: Shape, outlook: Outlook) -> str:
+    """GPUs, and within what they lie."""
+    gpu_type, num_nodes, num_gpus, share = shape
+    gpus = counted(num_gpus, f"{gpu_type} GPU")
+    if outlook.tiers is None or num_nodes == 1:
+        return gpus
+    tier = outlook.tiers.get((gpu_type, share))
+    return f"{gpus} across the fabric" if tier is None else f"{gpus} within one {tier}"
 
 
 def _about(time_s: float) -> str:

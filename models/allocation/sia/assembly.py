@@ -39,8 +39,13 @@ def row_names(instance: SiaInstance) -> tuple[str, ...]:
     return (
         *_names(instance, "one_configuration", _choosing(instance)),
         *_names(instance, "reserved", instance.reserved),
-        *(instance.rows.names[k] for k in _used(instance)),
+        *capacity_names(instance),
     )
+
+
+def capacity_names(instance: SiaInstance) -> tuple[str, ...]:
+    """Names of the last rows that `assemble` makes, those of what is scarce."""
+    return tuple(instance.rows.names[k] for k in _used(instance).tolist())
 
 
 def column_names(instance: SiaInstance) -> tuple[str, ...]:

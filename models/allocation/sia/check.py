@@ -7,7 +7,7 @@ section 3.4, and shares no code with `utility`. Whether the GPUs are legal is `m
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -62,8 +62,7 @@ def allocation_violations(
     return [*issues, *score_violations(plan.score, keys, expected, objective, wanted="job")]
 
 
-@dataclass(frozen=True, slots=True)
-class _There:
+class _There(NamedTuple):
     """A job in the configuration `c` of its allocation, -1 for none: its goodput there, 0 for none, and whether the row
     is normalised over it."""
 

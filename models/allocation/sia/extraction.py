@@ -19,6 +19,7 @@ from models.allocation.spread import placement_warnings
 from models.performance.goodput.matrix import placed as placed_goodputs
 from models.placement.nodes import assign_gpus
 from models.placement.occupancy import Slices, node_gpus
+from models.placement.units import Homes
 from models.plan import Change, JobAllocation, Plan, ScoreTerm
 from models.workload import Job
 from stowplan.arrays import FloatVector, IntVector
@@ -31,11 +32,12 @@ from topology.cluster import Cluster
 _made: OfUnchanged[Job, JobAllocation] = OfUnchanged()
 
 
-def extract_plan(instance: SiaInstance, chosen: IntVector) -> Plan:
-    """Build the plan in which planned job i runs in configuration `chosen[i]` (J,), -1 for none."""
+def extract_plan(instance: SiaInstance, chosen: IntVector, homes: Homes | None = None) -> Plan:
+    """Build the plan in which planned job i runs in configuration `chosen[i]` (J,), -1 for none; `homes`: where some
+    are wanted."""
     running = instance.planned[chosen[instance.planned] >= 0].tolist()
     choice = {instance.jobs[i].id: c for i, c in zip(running, chosen[running].tolist(), strict=True)}
-    slices = assign_gpus(instance.snapshot, instance.configurations, choice, instance.taken)
+    slices = assign_gpus(instance.snapshot, instance.configurations, choice, instance.taken, homes=homes)
     slices |= {job_id: instance.taken.running[job_id] for job_id in sorted(instance.taken.pinned)}
     settled = settled_configurations(instance, chosen)
     placed = np.array(sorted([*running, *instance.pinned.tolist()]), dtype=np.int64)

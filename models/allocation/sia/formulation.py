@@ -42,7 +42,7 @@ from dataclasses import replace
 import numpy as np
 
 from models.allocation.parallel_plan_check import parallel_plan_violations
-from models.allocation.sia.assembly import assemble, row_names
+from models.allocation.sia.assembly import assemble, capacity_names, row_names
 from models.allocation.sia.check import allocation_violations
 from models.allocation.sia.extraction import extract_plan, long_waits, slower_jobs
 from models.allocation.sia.goodput_check import goodput_violations
@@ -100,14 +100,22 @@ class SiaFormulation(Formulation):
         if result.prices is None:
             return {}
         scarce = np.flatnonzero(result.prices > 0)
-        names = row_names(self.instance)
-        return {names[k]: float(result.prices[k]) for k in scarce}
+        names = capacity_names(self.instance)
+        first = self.problem.num_rows - len(names)
+        if (scarce < first).any():
+            names, first = row_names(self.instance), 0
+        return {names[k - first]: float(result.prices[k]) for k in scarce.tolist()}
 
     def _known_prices(self) -> FloatVector | None:
         known = self.instance.parameters.prices
         if not known:
             return None
-        return np.array([known.get(name, 0.0) for name in row_names(self.instance)], dtype=np.float64)
+        names = capacity_names(self.instance)
+        if not known.keys() <= set(names):
+            names = row_names(self.instance)
+        prices = np.zeros(self.problem.num_rows)
+        prices[self.problem.num_rows - len(names) :] = [known.get(name, 0.0) for name in names]
+        return prices
 
     def extract(self, incumbent: FloatVector, clock: PhaseClock) -> Plan:
         """Place the chosen configurations on GPUs, explain what is left out, and warn of what the placement costs."""

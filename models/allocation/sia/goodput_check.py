@@ -5,7 +5,7 @@ Computed again from the model, the plan's batch and the nodes' paths, one number
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -25,18 +25,40 @@ _right: OfUnchanged[Job, bool] = OfUnchanged()
 
 
 def goodput_violations(
-    snapshot: Snapshot, configurations: ConfigurationSet, matrix: GoodputMatrix, plan: Plan, audit: SpreadAudit
+    snapshot: Snapshot,
+    configurations: ConfigurationSet,
+    matrix: GoodputMatrix,
+    plan: Plan,
+    audit: SpreadAudit,
+    promised: Mapping[str, float] | None = None,
 ) -> Iterator[Issue]:
-    """Allocations of jobs with a model whose goodput is wrong: in the objective, or as the plan predicts it."""
+    """Allocations of jobs with a model whose goodput is wrong: in the objective, or as the plan predicts it.
+
+    Parameters
+    ----------
+    promised
+        Job id -> share of the bandwidth with which it is planned, of which each configuration is there once; None: each
+        is there once in all, with what so many nodes have at best.
+    """
     types = [configurations.gpu_types[t] for t in configurations.type_index.tolist()]
-    shapes = zip(types, configurations.num_nodes.tolist(), configurations.num_gpus.tolist(), strict=True)
+    fields_of = configurations.num_nodes.tolist(), configurations.num_gpus.tolist()
+    fractions = configurations.bandwidth_fraction.tolist()
+    shapes = zip(types, *fields_of, fractions if promised is not None else [None] * len(types), strict=True)
     index = {shape: c for c, shape in enumerate(shapes)}
     rows = {job.id: i for i, job in enumerate(snapshot.jobs)}
     where = [
         (k, allocation.expected_goodput, rows[allocation.job_id], index[shape])
         for k, allocation in enumerate(plan.allocations)
         if rows.get(allocation.job_id) in matrix.models
-        and (shape := (allocation.gpu_type, len(allocation.gpus), allocation.num_gpus)) in index
+        and (
+            shape := (
+                allocation.gpu_type,
+                len(allocation.gpus),
+                allocation.num_gpus,
+                None if promised is None else promised.get(allocation.job_id),
+            )
+        )
+        in index
         and allocation.expected_goodput is not None
     ]
     pairs = tuple(np.array([(i, c) for _, _, i, c in where], dtype=np.int64).reshape(-1, 2).T)
@@ -44,18 +66,22 @@ def goodput_violations(
     planned = zip(*(field[pairs].tolist() for field in fields), strict=True)
     for (k, claimed, i, _), (goodput, *steps) in zip(where, planned, strict=True):
         allocation, model, job = plan.allocations[k], matrix.models[i], snapshot.jobs[i]
-        same, numbers = (snapshot.cluster, model, allocation), (goodput, *steps)
+        same = snapshot.cluster, model, allocation
+        numbers = (goodput, *steps, None if promised is None else promised[allocation.job_id])
         if _right.get(job, same, numbers):
             continue
         is_right = True
-        promised = _goodput(model, allocation, audit.at_best(allocation.gpu_type, len(allocation.gpus)), *steps)
-        if not math.isclose(promised, goodput, rel_tol=TOLERANCE):
+        share = audit.at_best(allocation.gpu_type, len(allocation.gpus))
+        if promised is not None:
+            share = promised[allocation.job_id]
+        counted = _goodput(model, allocation, share, *steps)
+        if not math.isclose(counted, goodput, rel_tol=TOLERANCE):
             is_right = False
             yield Issue(
                 code="wrong_goodput",
                 pointer=f"/allocations/{k}",
                 detail=f"the objective counts a goodput of {goodput} for job {allocation.job_id!r}; that of its "
-                f"configuration is {promised}",
+                f"configuration is {counted}",
             )
         given = allocation.batch_size or 0, allocation.local_batch_size or 0, (allocation.accumulation_steps or 1) - 1
         right = _goodput(model, allocation, audit.here(allocation), *given)

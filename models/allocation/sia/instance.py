@@ -28,9 +28,10 @@ class SiaInstance:
     """J jobs and C configurations, with the P pairs that the plan may choose.
 
     pair_jobs, pair_configurations: int64 (P,), ordered by job, then configuration. pinned: indices of the jobs that
-    keep their GPUs, planned: of all others. penalty: weighted queue penalty, float64 (J,). plans: (job,
-    configuration) -> 3D plan, of the jobs that have a model and no performance; unfit: those of them without any plan,
-    and the candidate that comes closest; warnings: of the plans that they run.
+    keep their GPUs, planned: of all others, reserved: of those among them that must get what they reserved. penalty:
+    weighted queue penalty, float64 (J,). plans: (job, configuration) -> 3D plan, of the jobs that have a model and no
+    performance; unfit: those of them without any plan, and the candidate that comes closest; warnings: of the plans
+    that they run.
     """
 
     snapshot: Snapshot
@@ -45,6 +46,7 @@ class SiaInstance:
     pair_configurations: IntVector
     pinned: IntVector
     planned: IntVector
+    reserved: IntVector
     plans: Mapping[tuple[int, int], PlanEstimate]
     unfit: Mapping[int, Rejection]
     warnings: tuple[Issue, ...]
@@ -58,11 +60,6 @@ class SiaInstance:
     def sense(self) -> Sense:
         """Positive powers are maximised; negative ones and costs are minimised."""
         return objective_sense(self.parameters)
-
-    @property
-    def reserved(self) -> IntVector:
-        """Indices of the planned jobs that must get what they reserved."""
-        return np.array([i for i in self.planned.tolist() if self.jobs[i].reservation is not None], dtype=np.int64)
 
     @property
     def gain(self) -> FloatVector:
@@ -89,14 +86,23 @@ def objective_sense(parameters: SiaParameters) -> Sense:
     return Sense.MINIMIZE if minimised else Sense.MAXIMIZE
 
 
-def sia_instance(snapshot: Snapshot, parameters: SiaParameters, clock: PhaseClock) -> SiaInstance:
-    """Evaluate goodputs and utilities, and list the feasible pairs."""
+def sia_instance(
+    snapshot: Snapshot, parameters: SiaParameters, clock: PhaseClock, configurations: ConfigurationSet | None = None
+) -> SiaInstance:
+    """Evaluate goodputs and utilities, and list the feasible pairs; of `sia_configurations` unless others are given,
+    which may have those of several nodes once for each share of the bandwidth between nodes, the least first."""
     with clock.phase("performance"):
-        configurations = enumerate_configurations(snapshot.cluster).up_to(_most_gpus(snapshot))
+        if configurations is None:
+            configurations = sia_configurations(snapshot)
         matrix = evaluate_round(snapshot.jobs, configurations, _wanted(snapshot, configurations))
         planned = _plan_models(snapshot, configurations, matrix)
     with clock.phase("build"):
         return instance_of(snapshot, parameters, configurations, matrix, planned)
+
+
+def sia_configurations(snapshot: Snapshot) -> ConfigurationSet:
+    """Those of the cluster that any job may have, has, or is promised."""
+    return enumerate_configurations(snapshot.cluster).up_to(_most_gpus(snapshot))
 
 
 def _plan_models(snapshot: Snapshot, configurations: ConfigurationSet, matrix: GoodputMatrix) -> AdaptiveRows | None:
@@ -105,7 +111,7 @@ def _plan_models(snapshot: Snapshot, configurations: ConfigurationSet, matrix: G
     if not rows:
         return None
     current = current_configurations(snapshot, configurations, occupancy(snapshot))
-    found = adaptive_rows(snapshot, configurations, current)
+    found = _each_shape_once(snapshot, configurations, current)
     batches = np.array([model.global_batch for i in rows if (model := snapshot.jobs[i].model)], dtype=np.int64)
     matrix.goodput[rows] = matrix.throughput[rows] = found.samples_per_s[rows]
     matrix.batch_size[rows] = np.where(matrix.goodput[rows] > 0, batches[:, None], 0)
@@ -114,6 +120,33 @@ def _plan_models(snapshot: Snapshot, configurations: ConfigurationSet, matrix: G
         plans={(i, c): estimate for (i, c), estimate in found.plans.items() if i in rows},
         unfit={i: closest for i, closest in found.unfit.items() if i in rows},
         warnings={i: issue for i, issue in found.warnings.items() if i in rows},
+    )
+
+
+def _each_shape_once(snapshot: Snapshot, configurations: ConfigurationSet, current: IntVector) -> AdaptiveRows:
+    """Plans of all jobs on all configurations; planners know each count of GPUs once."""
+    layers = list(configurations.layers())
+    if len(layers) == 1:
+        return adaptive_rows(snapshot, configurations, current)
+    parts = []
+    for layer in layers:
+        position = np.full(len(configurations) + 1, -1, dtype=np.int64)
+        position[layer] = np.arange(layer.size)
+        is_in = np.zeros(len(configurations), dtype=np.bool_)
+        is_in[layer] = True
+        parts.append(adaptive_rows(snapshot, configurations.subset(is_in), position[current]))
+    samples_per_s = np.zeros((len(snapshot.jobs), len(configurations)))
+    for layer, part in zip(layers, parts, strict=True):
+        samples_per_s[:, layer] = part.samples_per_s
+    return AdaptiveRows(
+        samples_per_s=samples_per_s,
+        plans={
+            (i, int(layer[c])): estimate
+            for layer, part in zip(layers, parts, strict=True)
+            for (i, c), estimate in part.plans.items()
+        },
+        unfit=parts[0].unfit,
+        warnings=parts[0].warnings,
     )
 
 
@@ -154,6 +187,7 @@ def instance_of(
     utility = utilities(snapshot, parameters, configurations, matrix.goodput, taken, rows.fits_alone())
     pair_jobs, pair_configurations = np.nonzero(utility.offered)
     is_pinned = np.array([job.id in taken.pinned for job in snapshot.jobs], dtype=np.bool_)
+    reserves = np.array([job.reservation is not None for job in snapshot.jobs], dtype=np.bool_)
     return SiaInstance(
         snapshot=snapshot,
         parameters=parameters,
@@ -167,6 +201,7 @@ def instance_of(
         pair_configurations=pair_configurations,
         pinned=np.flatnonzero(is_pinned),
         planned=np.flatnonzero(~is_pinned),
+        reserved=np.flatnonzero(reserves & ~is_pinned),
         plans={} if planned is None else planned.plans,
         unfit={} if planned is None else planned.unfit,
         warnings=() if planned is None else tuple(planned.warnings.values()),

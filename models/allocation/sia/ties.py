@@ -23,6 +23,7 @@ from solver.sense import Sense
 from stowplan.arrays import FloatVector, IntVector
 
 _STEPS = (1.0, 0.1, 0.01, 0.001)
+_FIRST = 64
 _ROUNDING = 1e-9
 # What costs in float32 deviate by at most, after a few operations.
 _DEVIATION = 1e-5
@@ -42,10 +43,19 @@ def objective_step(gain: FloatVector, jobs: IntVector, relative_gap: float) -> S
     Gains may deviate by the gap that is asked for, and by rounding.
     """
     tolerance = max(_ROUNDING, min(_DEVIATION, relative_gap))
-    for size in _STEPS:
+
+    def missed_by(gain: FloatVector, size: float) -> tuple[FloatVector, bool]:
+        """How far gains are from multiples of `size`, and whether that is too far."""
         multiple = gain / size
         missed = np.abs(multiple - np.rint(multiple))
-        if (missed > tolerance * np.maximum(1.0, np.abs(multiple))).any():
+        return missed, bool((missed > tolerance * np.maximum(1.0, np.abs(multiple))).any())
+
+    for size in _STEPS:
+        # A few tell of nearly all problems that they have no step.
+        if missed_by(gain[:_FIRST], size)[1]:
+            continue
+        missed, is_too_far = missed_by(gain, size)
+        if is_too_far:
             continue
         worst = np.zeros(jobs.max(initial=-1) + 1)
         np.maximum.at(worst, jobs, missed)

@@ -41,9 +41,12 @@ def goodput_policy_issues(snapshot: Snapshot, parameters: SiaParameters, policy:
     gpu_types = {kind.name for kind in snapshot.cluster.gpu_types}
     shared = with_shared_observations(snapshot.jobs)
     issues = list(sharing_issues(shared))
+    same, objective = (snapshot.cluster,), parameters.objective
     faults = [
-        _job_issues(k, snapshot, parameters, taken, configurations, gpu_types, policy)
-        for k in range(len(snapshot.jobs))
+        []
+        if _faultless.get(job, same, objective)
+        else _job_issues(k, snapshot, parameters, taken, configurations, gpu_types, policy)
+        for k, job in enumerate(snapshot.jobs)
     ]
     # Performance is asked only where it is known to be sound.
     asked = {
@@ -72,8 +75,6 @@ def _job_issues(
 ) -> list[Issue]:
     """Faults of job `k`, without what its performance says of its reservation."""
     job, pointer = snapshot.jobs[k], f"/jobs/{k}"
-    if _faultless.get(job, (snapshot.cluster,), parameters.objective):
-        return []
     faults = [*_performance_issues(pointer, job, parameters, policy, is_pinned=job.id in taken.pinned)]
     if job.performance:
         faults += performance_issues(job.performance, f"{pointer}/performance", gpu_types)

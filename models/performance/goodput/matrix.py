@@ -106,7 +106,7 @@ def placed(
     chosen: tuple[IntVector, IntVector],
     bandwidth_fraction: FloatVector,
 ) -> GoodputMatrix:
-    """The matrix with what jobs reach where they are, which may be less than their configurations promise.
+    """The matrix with what jobs reach where they are, which may be less than their configurations promise, or more.
 
     Parameters
     ----------
@@ -116,8 +116,8 @@ def placed(
         Share of the inter-node bandwidth (N,) that the nodes of each have between them.
     """
     rows, columns = chosen
-    slower = (bandwidth_fraction < configurations.bandwidth_fraction[columns]) & (matrix.goodput[chosen] > 0)
-    if not slower.any():
+    differs = (bandwidth_fraction != configurations.bandwidth_fraction[columns]) & (matrix.goodput[chosen] > 0)
+    if not differs.any():
         return matrix
     found = replace(
         matrix,
@@ -128,12 +128,12 @@ def placed(
         accumulation_steps=matrix.accumulation_steps.copy(),
     )
     # Few placements share a fraction of a configuration, and those that do are evaluated together.
-    for fraction in np.unique(bandwidth_fraction[slower]).tolist():
-        here = slower & (bandwidth_fraction == fraction)
+    for fraction in np.unique(bandwidth_fraction[differs]).tolist():
+        here = differs & (bandwidth_fraction == fraction)
         wanted = np.zeros(matrix.goodput.shape, dtype=np.bool_)
         wanted[rows[here], columns[here]] = True
-        slow = replace(configurations, bandwidth_fraction=np.full(len(configurations), fraction))
-        _fill_models(found, jobs, slow, wanted)
+        as_placed = replace(configurations, bandwidth_fraction=np.full(len(configurations), fraction))
+        _fill_models(found, jobs, as_placed, wanted)
     return found
 
 

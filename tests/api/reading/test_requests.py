@@ -11,6 +11,7 @@ import pytest
 
 from api.app import create_app
 from api.common.errors import WorkerTimeoutError
+from api.plans import planning
 from api.plans.outcome import PLAN_TASK
 from api.plans.reading import READ_PLAN, ReadPlan, read_plan
 from api.reading import packed
@@ -20,7 +21,7 @@ from api.reading.texts import Lacking, RequestText, WantedForecasts
 from api.store.texts import Body, deflated
 from api.workers import reader_pool
 from models.forecast.known import KnownJob
-from models.plan import PlanRequest
+from models.plan import PlanRequest, PlanTask
 from models.policies import POLICIES
 from solver.monitor import SolveMonitor
 from solver.pool import QueueFullError, Ticket, WorkerPool
@@ -200,8 +201,13 @@ def test_few_snapshots_are_kept_and_large_ones_alone(monkeypatch: pytest.MonkeyP
     large, names = read(changed(sia_request(), "/snapshot/jobs/1/age_s", 7))
     assert names == (large.input.snapshot.hash,)
     # Until it is planned.
-    sent(large)
+    task = PlanTask(request=sent(large), validated=True)
     assert not packed._kept
+    # Nobody is sent to it for what it has dropped, and it says so once.
+    told: list[tuple[str, ...]] = []
+    for _ in range(2):
+        planning.planned(task, SolveMonitor(keeps=lambda names: told.append(tuple(names))))
+    assert told == [()]
 
 
 def test_readers_say_what_they_lack() -> None:

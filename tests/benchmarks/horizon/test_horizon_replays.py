@@ -18,9 +18,11 @@ from executor.control.events import CalendarChange
 from executor.control.options import ControlOptions
 from executor.simulation.setup import ReplaySetup
 from models.allocation.gang.parameters import GangParameters
+from models.allocation.horizon.parameters import HorizonParameters
 from solver.monitor import SolveMonitor
 from stowplan.errors import InputError
 from tests.models.placement.scenes import cluster, node
+from topology.bandwidth import fractions_of
 from topology.calendar import CalendarEntry, EntryKind
 from workloads.trace import TraceJob, sorted_trace
 
@@ -91,6 +93,18 @@ def test_errors_are_in_what_is_told_alone() -> None:
     exact, wrong = by_name["horizon"].make(), by_name["work x or ÷ 2"].make()
     assert replace(wrong, truth=exact.truth).key() == exact.key() != wrong.key()
     assert (wrong.truth.misjudged, by_name["goodputs ±20 %"].make().truth.noise) == (2.0, 0.2)
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason=f"the published traces of Sia are not at {DATA}")
+def test_leaves_have_less_bandwidth_between_them_and_jobs_come_until_they_are_to() -> None:
+    by_name = {case.variant.name: case for case in PARTS["leaves"].cases(Asked(hours=1.0)) if case.trace.endswith("-1")}
+    setup = by_name["no placement classes"].make()
+    assert fractions_of(setup.cluster) == (0.25, 1.0)
+    assert setup.cluster.num_gpus == 64
+    assert 0 < max(job.submit_s for job in setup.trace.jobs) < 3600
+    with_classes = by_name["horizon"].make().control.parameters
+    assert isinstance(with_classes, HorizonParameters)
+    assert setup.control.parameters == replace(with_classes, placement_classes=False)
 
 
 def test_rows_that_are_asked_for_replace_those_that_there_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from scipy import sparse
 
 from models.placement import nodes
-from models.placement.moves import fewest_moves, moves_problem
+from models.placement.moves import few_moves, fewest_moves, moves_problem
 from models.placement.moves_declaration import moves_model
 from models.placement.nodes import assign_gpus
 from models.placement.pool import Demand, Pool
@@ -47,10 +47,39 @@ def test_arrays_are_what_is_declared(monkeypatch: pytest.MonkeyPatch) -> None:
         return compared(pool, candidates, time_limit_s)
 
     monkeypatch.setattr(nodes, "fewest_moves", watched)
+    monkeypatch.setattr(nodes, "few_moves", lambda *_: None)
     for seed in range(100):
         scene = random_scene(dice(seed), num_nodes=4, num_jobs=8)
         assign_gpus(scene.snapshot, scene.configurations, scene.choice, scene.taken)
     assert sum(count > 1 for count in asked) >= 5
+
+
+def test_one_or_two_moves_are_those_of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many jobs, and as many GPUs; where the program moves more, there are no such two."""
+    counts: list[int] = []
+
+    def watched(pool: Pool, kept: Sequence[Demand]) -> tuple[Demand, ...] | None:
+        free = dict(pool.free)
+        found = few_moves(pool, kept)
+        assert pool.free == free
+        for demand in kept:
+            pool.give_back(demand, demand.now)
+        keep = fewest_moves(pool, kept, 10.0)
+        for demand in kept:
+            pool.take(demand, demand.now)
+        moved = [demand for demand in kept if demand.job_id not in keep]
+        assert (found is None) is (len(moved) > 2)
+        if found is not None:
+            assert len(found) == len(moved)
+            assert sum(demand.num_gpus for demand in found) == sum(demand.num_gpus for demand in moved)
+        counts.append(len(moved))
+        return found
+
+    monkeypatch.setattr(nodes, "few_moves", watched)
+    for seed in range(150):
+        scene = random_scene(dice(seed), num_nodes=5, num_jobs=14)
+        assign_gpus(scene.snapshot, scene.configurations, scene.choice, scene.taken)
+    assert {1, 2} < set(counts)
 
 
 def test_twice_the_nodes_are_twice_the_work() -> None:
@@ -67,4 +96,13 @@ def test_twice_the_nodes_are_twice_the_work() -> None:
         return pool, jobs
 
     few, many = (work(partial(moves_problem, *half_full(num_nodes))) for num_nodes in (100, 200))
+    assert many <= 2.3 * few
+
+    def looked(num_nodes: int) -> None:
+        pool, jobs = half_full(num_nodes)
+        for demand in jobs:
+            pool.take(demand, demand.now)
+        assert few_moves(pool, jobs) is None
+
+    few, many = (work(partial(looked, num_nodes)) for num_nodes in (100, 200))
     assert many <= 2.3 * few

@@ -240,3 +240,34 @@ def test_prices_that_still_hold_are_not_searched_for(monkeypatch: pytest.MonkeyP
     assert again.termination is TerminationReason.OPTIMAL
     assert again.relative_gap is not None
     assert again.relative_gap <= 1e-2
+
+
+def test_prices_that_still_hold_need_no_relaxation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many blocks they prove a rounded point, of few the point that is known; other answers would be no better."""
+    for num_blocks, gap in ((300, 1e-2), (40, 0.0)):
+        whole = choice_problem(7, num_blocks=num_blocks, num_options=6, num_resources=3)
+        options = replace(EXACT, relative_gap=gap, warm_start=solve(whole, replace(EXACT, solver="highs")).incumbent)
+        first = solve(whole, options)
+        assert first.prices is not None
+        with monkeypatch.context() as patch:
+            patch.setattr(module, "solve_relaxation", None)
+            again = solve(whole, replace(options, prices=first.prices))
+        assert again.termination is TerminationReason.OPTIMAL
+        assert again.objective == pytest.approx(first.objective, rel=gap or 1e-9)
+
+
+def test_of_few_blocks_little_is_searched_beside_a_good_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = choice_problem(7, num_blocks=40, num_options=6, num_resources=3)
+    best = solve(whole, replace(EXACT, solver="highs"))
+    sizes: list[int] = []
+    searched = HighsBackend.solve
+
+    def counted(self: HighsBackend, problem: MatrixProblem, *arguments: Any, **named: Any) -> SolveResult:
+        sizes.append(problem.num_columns)
+        return searched(self, problem, *arguments, **named)
+
+    monkeypatch.setattr(HighsBackend, "solve", counted)
+    found = solve(whole, replace(EXACT, warm_start=best.incumbent))
+    assert found.objective == pytest.approx(best.objective)
+    assert found.bound == pytest.approx(best.objective)
+    assert max(sizes, default=0) < whole.num_columns / 2

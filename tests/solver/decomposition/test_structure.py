@@ -7,6 +7,8 @@ from scipy import sparse
 
 from solver.decomposition.structure import find_structure
 from solver.feasibility import violations
+from solver.options import SolveOptions
+from solver.solve import solve
 from tests.solver.decomposition.choices import choice_problem
 from tests.solver.instances import INF, problem
 
@@ -110,3 +112,17 @@ def test_expanded_points_respect_choice_rows() -> None:
     relaxed = replace(whole, row_upper=np.concatenate([whole.row_upper[:-2], [INF, INF]]))
     assert violations(relaxed, x) == ()
     assert x.sum() == 3 * 6
+    assert (found.counts_of(x) == counts).all()
+
+
+def test_columns_of_blocks_need_not_stand_together() -> None:
+    whole = choice_problem(3, num_blocks=5, num_clones=2)
+    order = np.arange(whole.num_columns).reshape(10, 3).T.ravel()
+    mixed = replace(whole, objective=whole.objective[order], matrix=whole.matrix[:, order])
+    found, straight = find_structure(mixed), find_structure(whole)
+    assert found is not None
+    assert straight is not None
+    assert (found.copies == 2).all()
+    assert (straight.copies == 2).all()
+    best = solve(whole, SolveOptions(solver="highs", relative_gap=0.0)).objective
+    assert solve(mixed, SolveOptions(relative_gap=0.0)).objective == pytest.approx(best)

@@ -56,7 +56,7 @@ def test_the_check_comes_to_the_same(seed: int) -> None:
     had, most = [rng.choice([0.0, 500.0]) for _ in range(5)], np.array([rng.randint(0, 9), rng.randint(1, 9)])
     there = np.repeat(most[:, None] * 0.75, 4, axis=1)
     found = expected_gpus(20 / 3600, intervals, SHAPES, seconds, np.array(had), most, there)
-    names = [("a", 1, 1), ("a", 1, 2), ("b", 1, 1)]
+    names = [("a", 1, 1, 1.0), ("a", 1, 2, 1.0), ("b", 1, 1, 1.0)]
     jobs = [
         ({name: value for name, value in zip(names, row, strict=True) if np.isfinite(value)}, gpu_s)
         for row, gpu_s in zip(seconds.tolist(), had, strict=True)

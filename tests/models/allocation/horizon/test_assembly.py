@@ -1,18 +1,25 @@
 """The direct way to the matrix form against the declared model compiled by CVXPY."""
 
+from collections.abc import Callable
+from random import Random
+
 import numpy as np
 import pytest
 
 from models.allocation.horizon.assembly import assemble, row_names
 from models.allocation.horizon.declaration import compiled
+from models.workload import Snapshot
 from tests.models.allocation.horizon.scenes import instance_of, random_parameters, timed_snapshot
+from tests.models.allocation.horizon.tiered import tiered_snapshot
 from tests.models.placement.scenes import dice
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_assembled_and_declared_are_the_same_program(seed: int) -> None:
+@pytest.mark.parametrize("scene", [timed_snapshot, tiered_snapshot])
+@pytest.mark.parametrize("seed", range(5))
+def test_assembled_and_declared_are_the_same_program(seed: int, scene: Callable[[Random], Snapshot]) -> None:
     rng = dice(seed)
-    instance = instance_of(timed_snapshot(rng), random_parameters(rng))
+    instance = instance_of(scene(rng), random_parameters(rng))
+    assert (instance.rooms is not None) is (scene is tiered_snapshot)
     direct, declared = assemble(instance), compiled(instance)
     assert direct.sense is declared.sense
     assert direct.offset == pytest.approx(declared.offset)

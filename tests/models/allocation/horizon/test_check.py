@@ -129,13 +129,13 @@ def test_everything_that_can_be_wrong_is_found() -> None:
     assert codes(plan=replace(plan, score=(wrong, *plan.score[1:]))) == {"wrong_score"}
     assert codes(plan=replace(plan, unplaced=())) == {"job_not_covered_once"}
     assert "shares" in codes(outlook=_broken(outlook, "long", share=0.5))
-    assert "schedule_of_another_plan" in codes(outlook=_broken(outlook, "long", now=("a", 1, 1)))
-    assert "not_runnable" in codes(outlook=_broken(outlook, "long", later=("a", 2, 2)))
+    assert "schedule_of_another_plan" in codes(outlook=_broken(outlook, "long", now=("a", 1, 1, 1.0)))
+    assert "not_runnable" in codes(outlook=_broken(outlook, "long", later=("a", 2, 2, 1.0)))
     assert "change_between" in codes(outlook=_broken(outlook, "long", change_s=90.0))
-    stays = Planned(share=1.0, now=("a", 1, 1), later=("a", 1, 1), change_s=60.0)
+    stays = Planned(share=1.0, now=("a", 1, 1, 1.0), later=("a", 1, 1, 1.0), change_s=60.0)
     assert "change_after_the_end" in codes(outlook=replace(outlook, planned={**outlook.planned, "short": (stays,)}))
     # What the outlook says of GPUs is not what the check goes by.
-    two = Planned(share=1.0, now=None, later=("a", 1, 1), change_s=60.0)
+    two = Planned(share=1.0, now=None, later=("a", 1, 1, 1.0), change_s=60.0)
     both = replace(outlook, planned={"long": (two,), "short": (replace(two, share=0.9),)}, open_gpus={"a": [9.0] * 3})
     assert "over_capacity_later" in codes(outlook=both)
     for bounds_s in (

@@ -2,7 +2,7 @@
 shares of all schedules, which are listed and timed here one by one."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import product
 
 import numpy as np
@@ -141,8 +141,9 @@ def _cost(it: HorizonInstance, i: int, now: int, ends_s: float, counted: float, 
     return cost + by.throughput * weight * max(0.0, min(fastest_s, by.interval_s) - does_s)
 
 
-def _best_shares(it: HorizonInstance, choice: dict[int, int]) -> float:
-    """The least objective with this choice (configuration of every planned job, -1 for none)."""
+def best_shares(it: HorizonInstance, choice: dict[int, int], rooms: Sequence[tuple[Sequence[int], int]] = ()) -> float:
+    """The least objective with this choice (configuration of every planned job, -1 for none); `rooms`: what else each
+    configuration takes of something in later intervals, and what there is of that."""
     bounds_s, counted = it.intervals.bounds_s, _counted(it)
     costs, owners, uses, ends = [], [], [], []
     lost_s = _backlogs(it, counted)
@@ -151,11 +152,15 @@ def _best_shares(it: HorizonInstance, choice: dict[int, int]) -> float:
             costs.append(_cost(it, i, now, ends_s, counted[i], left * lost_s[i]))
             owners.append(i)
             ends.append(ends_s)
-            use = np.zeros((len(it.sia.configurations.gpu_types), it.intervals.num))
+            num_types = len(it.sia.configurations.gpu_types)
+            use = np.zeros((num_types + len(rooms), it.intervals.num))
             for c, begin_s, end_s in held:
                 within = np.minimum(end_s, bounds_s[1:]) - np.maximum(begin_s, bounds_s[:-1])
                 t = it.sia.configurations.type_index[c]
-                use[t] += it.sia.configurations.num_gpus[c] * np.maximum(within, 0) / np.diff(bounds_s)
+                part = np.maximum(within, 0) / np.diff(bounds_s)
+                use[t] += it.sia.configurations.num_gpus[c] * part
+                for q, (takes, _) in enumerate(rooms):
+                    use[num_types + q] += takes[c] * part
             uses.append(use[:, 1:].ravel())
     late = sum(float(it.late[i]) for i, now in choice.items() if now < 0)
     # The shares; then, for the tail, its shortest time, and the excess of every job.
@@ -166,6 +171,7 @@ def _best_shares(it: HorizonInstance, choice: dict[int, int]) -> float:
     if it.intervals.num > 1 and num:
         rows += [np.concatenate([row, np.zeros(1 + num_jobs)]) for row in np.array(uses).T]
         limits += it.open_gpus[:, 1:].ravel().tolist()
+        limits += [limit for _, limit in rooms for _ in range(it.intervals.num - 1)]
     for i, job in enumerate(it.jobs):
         times = [counted[i] * ends_s * (owner == i) for ends_s, owner in zip(ends, owners, strict=True)]
         rows.append(np.array([*times, -1.0, *(-float(k == i) for k in range(num_jobs))]))
@@ -198,7 +204,7 @@ def test_the_optimum_equals_trying_everything(seed: int) -> None:
     ]
     best = min(
         (
-            _best_shares(it, dict(zip(it.sia.planned.tolist(), choice, strict=True)))
+            best_shares(it, dict(zip(it.sia.planned.tolist(), choice, strict=True)))
             for choice in product(*options)
             if can_be_packed(it.sia.snapshot, it.sia.configurations, it.sia.taken, [c for c in choice if c >= 0])
         ),

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from models.allocation.horizon.assembly import relaxation
+from models.allocation.horizon.assembly import assemble, relaxation
 from models.allocation.horizon.formulation import formulate_horizon
 from models.allocation.horizon.instance import horizon_instance
 from models.allocation.horizon.openings import openings
@@ -16,11 +16,14 @@ from models.allocation.horizon.parameters import HorizonParameters
 from models.allocation.sia.instance import sia_instance
 from models.allocation.sia.parameters import SiaParameters
 from models.clock import PhaseClock
+from models.formulation import Formulation
 from models.windows import availability
 from models.workload import Snapshot
 from solver.monitor import SolveMonitor
 from solver.options import SolveOptions
+from stowplan.arrays import FloatVector
 from tests.growth import work
+from tests.models.allocation.horizon import tiered
 from tests.models.allocation.horizon.test_check import job
 from tests.models.placement.scenes import cluster, node, on
 from topology.calendar import CalendarEntry, EntryKind
@@ -95,4 +98,47 @@ def test_reading_the_calendar_grows_with_nodes_and_jobs() -> None:
             for k in range(0, num_nodes, 3)
         )
         read(replace(busy(num_nodes), calendar=entries))
+    assert costs[1] <= 2.3 * costs[0]
+
+
+def crowded(num_leaves: int) -> Snapshot:
+    """Leaves of four nodes, on each of which a job has one node and another one two that are apart; two jobs wait."""
+    names = [f"l{k}n{i}" for k in range(num_leaves) for i in range(4)]
+    jobs = []
+    for k in range(num_leaves):
+        apart = names[4 * k + 1], names[(4 * k + 6) % len(names)]
+        jobs += [
+            tiered.job(f"one{k}", 8, 900.0 + 7 * k, current=tiered.whole(names[4 * k], num_gpus=8)),
+            tiered.job(f"two{k}", 16, 700.0 + 3 * k, current=tiered.whole(*apart, num_gpus=8)),
+            tiered.job(f"w{k}", 16, 300.0 + 5 * k),
+            tiered.job(f"v{k}", 24, 200.0 + 5 * k),
+        ]
+    return Snapshot(cluster=tiered.fabric(*[4] * num_leaves, num_gpus=8, core=0.25), jobs=tuple(jobs))
+
+
+def test_placement_classes_grow_with_the_size() -> None:
+    """Rows of units, the relaxation, placing in units and the check; how long HiGHS branches is not counted."""
+    parameters = HorizonParameters(num_intervals=3, horizon_s=3000.0)
+    costs = []
+    for num_leaves in (8, 16):
+        snapshot = crowded(num_leaves)
+        formulation = formulate_horizon(snapshot, parameters, PhaseClock())
+        result = formulation.solve(SolveOptions(solver="auto", relative_gap=0.05), SolveMonitor())
+        assert result.incumbent is not None
+        assert result.objective is not None
+        point, objective = result.incumbent, result.objective
+
+        def around(
+            snapshot: Snapshot = snapshot,
+            formulation: Formulation = formulation,
+            point: FloatVector = point,
+            objective: float = objective,
+        ) -> None:
+            instance = horizon_instance(snapshot, parameters, PhaseClock())
+            assert instance.num_packing > 0
+            assemble(instance)
+            relaxation(instance)
+            assert formulation.violations(formulation.extract(point, PhaseClock()), objective) == []
+
+        costs.append(work(around))
     assert costs[1] <= 2.3 * costs[0]
