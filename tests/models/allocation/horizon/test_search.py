@@ -69,7 +69,7 @@ def test_a_limit_before_anything_is_solved_leaves_who_runs_where_it_is(is_cancel
 
 def test_what_is_known_first_keeps_to_the_calendar() -> None:
     """The node of a running job closes after a minute and a half: it is planned there until then at most."""
-    running = job("x", 500.0, {1: 1.0}, remaining_s=500.0, current=on({"n": (0,)}))
+    running = job("x", 500.0, {1: 1.0}, remaining_s=500.0, age_s=900.0, current=on({"n": (0,)}))
     closes = CalendarEntry(name="m", kind=EntryKind.MAINTENANCE, from_s=90.0, until_s=900.0, nodes=("n",))
     snapshot = Snapshot(cluster=cluster(node("n", 1)), jobs=(running,), calendar=(closes,))
     without = replace(snapshot, calendar=())
