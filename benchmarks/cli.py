@@ -67,6 +67,10 @@ COMMANDS: Mapping[str, LazyCommand] = {
         "benchmarks.horizon.horizon_replays:main",
         "Replay all traces under horizon and the other policies, under load, and without parts of horizon.",
     ),
+    "horizon-decisions": LazyCommand(
+        "benchmarks.horizon.decisions:main",
+        "Measure decisions of horizon by size: CPU by phase beside the targets, and how it grows.",
+    ),
     "reservation-replays": LazyCommand(
         "benchmarks.reservations.reservation_replays:main",
         "Replay arrivals around a large job that is told four hours ahead: who keeps its nodes free at which price.",

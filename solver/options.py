@@ -17,7 +17,9 @@ class SolveOptions:
     `solver` is a name of `solver.registry`. `time_limit_s` is wall-clock time. `relative_gap` is |objective - bound| /
     max(|objective|, 1e-10); a solve that proves it ends as optimal. `warm_start` is a point (n,), NaN where unknown; a
     backend that cannot use it ignores it. `prices` (m,) are what a unit of each row was worth in a similar problem (a
-    result has them); a backend that prices rows starts from there. `log` names a file for the solver's own log.
+    result has them); a backend that prices rows starts from there. `sub_programs`: whether a backend
+    may look for points by programs of its own, and begin anew when much is fixed; where a relaxation left little open,
+    these take longer than all else. `log` names a file for the solver's own log.
 
     Raises
     ------
@@ -32,6 +34,7 @@ class SolveOptions:
     seed: int = 0
     warm_start: FloatVector | None = None
     prices: FloatVector | None = None
+    sub_programs: bool = True
     log: Path | None = None
 
     def __post_init__(self) -> None:

@@ -26,6 +26,14 @@ from stowplan.errors import BackendError
 
 _Status = highspy.HighsModelStatus
 _FEASIBILITY_JUMP = "mip_heuristic_run_feasibility_jump"
+# What solves programs of its own within a branch and bound, or begins it anew.
+_SUB_PROGRAMS = (
+    "mip_heuristic_run_rins",
+    "mip_heuristic_run_rens",
+    "mip_heuristic_run_root_reduced_cost",
+    _FEASIBILITY_JUMP,
+    "mip_allow_restart",
+)
 
 ENDINGS: dict[highspy.HighsModelStatus, TerminationReason | Limit] = {
     _Status.kNotset: TerminationReason.OTHER_ERROR,
@@ -134,6 +142,8 @@ def _set_options(highs: highspy.Highs, options: SolveOptions) -> None:
         "mip_rel_gap": options.relative_gap,
         "mip_abs_gap": 0.0,
     }
+    if not options.sub_programs:
+        values |= dict.fromkeys(_SUB_PROGRAMS, False)
     if options.log is not None:
         values |= {"log_file": str(options.log), "log_to_console": False, "output_flag": True}
     for name, value in values.items():

@@ -932,10 +932,10 @@ class HorizonParametersDoc(TypedDict, closed=True):
     backlog_efficiency after half an hour, or six times the dearest start if that is more; without when all that is left
     can be done.
     """
-    restart_price: NotRequired[float | None]
+    restart_price: NotRequired[float]
     """
-    How many times its restart cost a running job loses with a change. null: 2 for completion_time; 1 for goodput, as
-    in Sia.
+    How many times its restart cost a running job loses with a change. For completion_time one that was moved often
+    is taken to be moved as often again, and loses as much more.
     """
     longest_wait_s: NotRequired[float | None]
     """

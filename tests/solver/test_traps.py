@@ -230,14 +230,18 @@ def test_log_that_cannot_be_written(solver: str, tmp_path: Path) -> None:
         solve(KNAPSACK, SolveOptions(solver=solver, log=tmp_path / "missing" / "solver.log"))
 
 
-@pytest.mark.parametrize(("start", "jumps"), [(None, True), (0.0, False), (1.0, True)])
-def test_highs_looks_for_a_first_point_only_where_none_is_known(
-    start: float | None, jumps: bool, tmp_path: Path
+@pytest.mark.parametrize(
+    ("start", "sub_programs", "jumps"),
+    [(None, True, True), (0.0, True, False), (1.0, True, True), (None, False, False), (1.0, False, False)],
+)
+def test_highs_looks_for_a_first_point_only_where_none_is_known_and_it_may(
+    start: float | None, sub_programs: bool, jumps: bool, tmp_path: Path
 ) -> None:
     two_rows = problem(
         [[3, 4, 5, 7, 2, 9], [1, 2, 3, 4, 5, 6]], [-INF, -INF], [8, 11], [4, 5, 7, 9, 2, 11], sense=Sense.MAXIMIZE
     )
     log = tmp_path / "solver.log"
-    options = SolveOptions(solver="highs", log=log, warm_start=None if start is None else np.full(6, start))
+    known = None if start is None else np.full(6, start)
+    options = SolveOptions(solver="highs", log=log, warm_start=known, sub_programs=sub_programs)
     assert solve(two_rows, options).objective == 11
     assert any(line.startswith(" J ") for line in log.read_text().splitlines()) is jumps

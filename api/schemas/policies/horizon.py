@@ -35,9 +35,9 @@ class HorizonParametersDoc(ParametersDoc):
     """When the last interval ends, at least num_intervals x interval_s; of one interval that. null: with a
     backlog_efficiency after half an hour, or six times the dearest start if that is more; without when all that is left
     can be done."""
-    restart_price: Annotated[float, Field(ge=0, le=1e6)] | None = None
-    """How many times its restart cost a running job loses with a change. null: 2 for completion_time; 1 for goodput, as
-    in Sia."""
+    restart_price: Annotated[float, Field(ge=0, le=1e6)] = 1.0
+    """How many times its restart cost a running job loses with a change. For completion_time one that was moved often
+    is taken to be moved as often again, and loses as much more."""
     longest_wait_s: Positive | None = 21_600.0
     """How old a job may get that waits; then it comes ahead of all that is not. null: it may wait for ever."""
     tail: Annotated[float, Field(ge=0, le=1)] = 0.0

@@ -31,11 +31,12 @@ def horizon_cases() -> Iterator[Case]:
             scale=size.num_gpus,
             size={"gpus": size.num_gpus, "jobs": size.num_jobs},
             source="generated (benchmarks/workloads/generators.py): seven of ten run, nine of ten say what is left",
-            make=partial(_request, size),
+            make=partial(horizon_request, size),
         )
 
 
-def _request(size: SiaSize, seed: int) -> PlanRequest:
+def horizon_request(size: SiaSize, seed: int) -> PlanRequest:
+    """Jobs that run and wait, nine of ten of which say what is left."""
     snapshot = sia_snapshot(size, seed)
     rng = random.Random(seed)  # noqa: S311 - reproducible instances, no secret
     jobs = tuple(

@@ -13,6 +13,7 @@ from scipy import sparse
 from models.allocation.constraint_group import ConstraintGroup, stacked
 from models.allocation.horizon.instance import HorizonInstance
 from models.allocation.horizon.rooms import unit_rows
+from solver.decomposition.structure import ChoiceProblem
 from solver.problem import MatrixProblem
 from stowplan.arrays import FloatVector, IntVector, Mask
 
@@ -81,10 +82,12 @@ def column_names(instance: HorizonInstance) -> tuple[str, ...]:
 
 
 def assemble(instance: HorizonInstance) -> MatrixProblem:
-    """The program in matrix form, without names."""
+    """The program in matrix form, without names: the rows of `constraint_groups`."""
     num_pairs, num_schedules, num_packing = instance.pair_jobs.size, len(instance.schedules), instance.num_packing
     num_columns = num_schedules + num_pairs + _num_rest(instance)
-    matrix, row_lower, row_upper = stacked(constraint_groups(instance), num_columns)
+    is_plain = instance.rooms is None and not instance.num_tail
+    rows = _plain(instance) if is_plain else stacked(constraint_groups(instance), num_columns)
+    matrix, row_lower, row_upper = rows
     columns = np.arange(num_columns)
     return MatrixProblem(
         name="horizon",
@@ -106,6 +109,36 @@ def assemble(instance: HorizonInstance) -> MatrixProblem:
     )
 
 
+def _plain(instance: HorizonInstance) -> tuple["sparse.csc_array", FloatVector, FloatVector]:
+    """What `stacked` makes of the groups without units and without a tail, column by column, in a fraction of the time:
+    a schedule has a 1 for its job and for its pair, and its use; a pair -1, and what it takes of the rows that make it
+    placeable."""
+    found, rows, planned = instance.schedules, instance.sia.rows, instance.sia.planned
+    num_pairs = instance.pair_jobs.size
+    row_of = np.zeros(len(instance.jobs), dtype=np.int64)
+    row_of[planned] = np.arange(planned.size)
+    coefficients = rows.coefficients[:, instance.pair_configurations].astype(np.float64)
+    placeable = np.flatnonzero(coefficients.any(axis=1))
+    use = sparse.csr_array(found.use.T)
+    used = np.flatnonzero(np.bincount(use.indices, minlength=use.shape[1]))
+    if used.size < use.shape[1]:
+        use = sparse.csr_array(use[:, used])
+    width = num_pairs + placeable.size
+    schedules = _merged(_one_each(row_of[found.job], planned.size), _merged(_one_each(found.pair, width), use))
+    takes = sparse.csr_array(coefficients[placeable].T)
+    pairs = _merged(_one_each(np.arange(num_pairs), num_pairs, -1.0), takes)
+    pairs = sparse.csr_array(
+        (pairs.data, pairs.indices + planned.size, pairs.indptr), shape=(num_pairs, schedules.shape[1])
+    )
+    limits = np.concatenate([rows.limits[placeable], instance.open_gpus[:, 1:].ravel()[used]])
+    equal = np.concatenate([np.ones(planned.size), np.zeros(num_pairs)])
+    return (
+        sparse.csc_array(sparse.vstack([schedules, pairs], format="csr").T),
+        np.concatenate([equal, np.full(limits.size, -np.inf)]),
+        np.concatenate([equal, limits]),
+    )
+
+
 def column_costs(instance: HorizonInstance) -> FloatVector:
     """What each column costs."""
     nothing = np.zeros(instance.pair_jobs.size + instance.num_packing)
@@ -123,43 +156,36 @@ def tail_most(instance: HorizonInstance) -> float:
     return 0.0 if tail is None else max(1.0, tail.most_s * _ROUNDING)
 
 
-def relaxation(instance: HorizonInstance) -> MatrixProblem:
-    """The linear relaxation without the pairs, which are sums of schedules, and without what units take: rows
-    `one_schedule`, those that make the present placeable, `capacity[type]@k`, `rooms[type,tier,k]@k` and `tail[job]`,
-    all of them. Columns of the tail are counted in their upper bound, so that all columns lie in [0, 1]."""
-    found, planned = instance.schedules, instance.sia.planned
-    row_of = np.full(len(instance.jobs), -1, dtype=np.int64)
-    row_of[planned] = np.arange(planned.size)
-    columns = np.arange(len(found))
-    begins = columns[found.pair >= 0]
+def relaxation(instance: HorizonInstance) -> ChoiceProblem:
+    """The program without the pairs, which are sums of schedules, and without what units take, as a choice: each job
+    has one schedule. Rows that couple are those that make the present placeable, `capacity[type]@k`,
+    `rooms[type,tier,k]@k` and `tail[job]`, all of them. Columns of the tail are choices of their own, and counted in
+    their upper bound."""
+    found, num_tail = instance.schedules, instance.num_tail
     of_pair, now_limits, _ = _now_rows(instance)
-    matrix = sparse.vstack(
-        [
-            _ones(row_of[found.job], columns, (planned.size, len(found))),
-            of_pair @ _ones(found.pair[begins], begins, (instance.pair_jobs.size, len(found))),
-            found.use,
-        ],
-        format="csc",
-    )
-    limits = np.concatenate([np.ones(planned.size), now_limits, _later_limits(instance)])
+    takes = sparse.vstack([of_pair.T, sparse.csr_array((1, now_limits.size))], format="csr")
+    coupling = _merged(sparse.csr_array(takes[found.pair]), sparse.csr_array(found.use.T))
+    limit = np.concatenate([now_limits, _later_limits(instance)])
     most_s = tail_most(instance)
-    objective, num_columns = np.concatenate([instance.cost, most_s * _tail_cost(instance)]), len(found)
     for group in _tail(instance):
-        num_columns += instance.num_tail
-        times, excess = group.matrix[:, : len(found)], most_s * group.matrix[:, -instance.num_tail :]
-        matrix = sparse.block_array([[matrix, None], [times, excess]], format="csc")
-        limits = np.concatenate([limits, group.limits])
-    return MatrixProblem(
-        name="horizon-relaxed",
-        sense=instance.sense,
-        objective=objective,
+        times, excess = group.matrix[:, : len(found)], most_s * group.matrix[:, -num_tail:]
+        coupling = sparse.csr_array(sparse.block_array([[coupling, times.T], [None, excess.T]], format="csr"))
+        limit = np.concatenate([limit, group.limits])
+    start = np.flatnonzero(np.diff(found.job, prepend=-1, append=len(instance.jobs)))
+    start = np.concatenate([start, len(found) + 1 + np.arange(num_tail)])
+    num_jobs, num_columns = start.size - 1 - num_tail, len(found) + num_tail
+    return ChoiceProblem(
+        cost=np.concatenate([instance.cost, most_s * _tail_cost(instance)]),
+        start=start,
+        copies=np.ones(num_jobs + num_tail, dtype=np.int64),
+        required=np.arange(num_jobs + num_tail) < num_jobs,
+        coupling=coupling,
+        limit=limit,
+        rows=np.arange(limit.size),
         offset=instance.offset,
-        matrix=sparse.csc_array(matrix),
-        row_lower=np.where(np.arange(limits.size) < planned.size, limits, -np.inf),
-        row_upper=limits,
-        lower=np.zeros(num_columns),
-        upper=np.ones(num_columns),
-        integrality=np.zeros(num_columns, dtype=np.bool_),
+        class_of=np.repeat(np.arange(num_jobs + num_tail), np.diff(start)),
+        origin=np.arange(num_columns),
+        origin_start=start[:-1],
     )
 
 
@@ -339,6 +365,25 @@ def _later_limits(instance: HorizonInstance) -> FloatVector:
         return gpus
     rooms = np.repeat(instance.rooms.later.limits.astype(np.float64), instance.intervals.num - 1)
     return np.concatenate([gpus, rooms])
+
+
+def _merged(first: "sparse.csr_array", second: "sparse.csr_array") -> "sparse.csr_array":
+    """The columns of both, side by side."""
+    starts = first.indptr + second.indptr
+    is_first = np.repeat(
+        np.tile([True, False], first.shape[0]), np.column_stack([np.diff(first.indptr), np.diff(second.indptr)]).ravel()
+    )
+    indices, values = np.empty(starts[-1], dtype=np.int64), np.empty(starts[-1])
+    indices[is_first], indices[~is_first] = first.indices, second.indices + first.shape[1]
+    values[is_first], values[~is_first] = first.data, second.data
+    return sparse.csr_array((values, indices, starts), shape=(first.shape[0], first.shape[1] + second.shape[1]))
+
+
+def _one_each(columns: IntVector, num_columns: int, value: float = 1.0) -> "sparse.csr_array":
+    """Rows with `value` in one of the `columns` each, or nothing, which is -1."""
+    some = columns >= 0
+    heads = np.concatenate([[0], np.cumsum(some)])
+    return sparse.csr_array((np.full(heads[-1], value), columns[some], heads), shape=(columns.size, num_columns))
 
 
 def _ones(rows: IntVector, columns: IntVector, shape: tuple[int, int]) -> "sparse.csr_array":

@@ -37,6 +37,8 @@ from stowplan.errors import Issue
 
 # Relative; shares and GPUs are sums that a solver has rounded.
 _TOLERANCE = 1e-5
+# A job is taken to hold GPUs for so many times what the change to them costs, however young it is.
+_LEAST_HELD = 3.0
 _NOWHERE: Shape = ("", 0, 0, 0.0)
 
 
@@ -193,7 +195,7 @@ class _Audit:
             if planned.change_s is None:
                 return begins_s + whole_s
             left -= max(0.0, planned.change_s - begins_s) / whole_s
-            change_s = job.restart_cost_s * self._parameters.change_price
+            change_s = self._change_s(job)
             # Who has not begun when the change comes saves no start.
             cost_s = max(change_s, self._start_s(job)) if planned.change_s <= begins_s else change_s
         if planned.later is not None and planned.change_s is not None:
@@ -317,7 +319,7 @@ class _Audit:
         """What leaving out a job costs that may wait no more."""
         latest_s = {}
         for job in self._jobs:
-            change_s = self._parameters.change_price * job.restart_cost_s
+            change_s = self._change_s(job)
             slowest_s = max(self._seconds[job.id].values(), default=0.0)
             latest_s[job.id] = self._bounds_s[-1] + self._start_s(job) + change_s + slowest_s
             if job.id in self.pinned:
@@ -342,7 +344,17 @@ class _Audit:
 
     def _start_s(self, job: Job) -> float:
         """What its first GPUs cost, or other ones."""
-        return job.restart_cost_s * (self._parameters.change_price if job.id in self._runs else 1.0)
+        return self._change_s(job) if job.id in self._runs else job.restart_cost_s
+
+    def _change_s(self, job: Job) -> float:
+        """What a change costs with those that follow it until the job ends where it is, or until the horizon."""
+        once_s = job.restart_cost_s * self._parameters.restart_price
+        if once_s == 0:
+            return 0.0
+        seconds, kept = self._seconds[job.id], self._kept_shape(job)
+        left_s = min(seconds.values(), default=math.inf) if kept not in self._index else seconds.get(kept, math.inf)
+        held_s = max(job.age_s / (1 + job.num_restarts), _LEAST_HELD * once_s)
+        return once_s * max(1.0, min(left_s, self._end_s) / held_s)
 
     def _speeds(self, job: Job, goodput: FloatVector) -> Mapping[Shape, float]:
         """Goodput of every shape that the job may have."""

@@ -26,9 +26,12 @@ Sets
              a job with a reservation has those alone that begin with what it reserved
 Data
   T_ic       what is left of job i in configuration c: work left / goodput, in seconds
-  p_i        what a running job loses with a change or by leaving: `restart_price` x restart cost; what a waiting job
-             takes to start: restart cost. For so long it holds its GPUs and does no work. Nothing where it stays. What
-             is moved to other nodes changes; but parts of a node that make way for others are not priced
+  p_i        what a running job loses with a change or by leaving, P_i max(1, D_i / H_i): P_i is `restart_price` x
+             restart cost; D_i, how long the job would be there, is T_ic where it is (where it is fastest, if it may not
+             stay), at most until t_K; H_i = max(a_i / (1 + restarts so far), 3 P_i), how long it is taken to hold other
+             GPUs, see `changes`. What a waiting job takes to start: restart cost. For so long it holds its GPUs and
+             does no work. Nothing where it stays. What is moved to other nodes changes; but parts of a node that make
+             way for others are not priced
   e_s        when job i ends under schedule s: after a change at t to c' at t + p_i + (1 - share of work done) T_ic',
              where a job that has not begun at t pays for its start, too, if that is dearer;
              what has nothing before the horizon goes on then, as fast as it goes
@@ -159,7 +162,7 @@ class HorizonFormulation(Formulation):
     def solve(self, options: SolveOptions, monitor: SolveMonitor) -> SolveResult:
         """Solve by schedules, or hand the whole to the backend that the options name."""
         by_time = self.instance.parameters.objective is HorizonObjective.COMPLETION_TIME
-        if not by_time or options.solver not in _BY_SCHEDULES or not self.instance.sia.planned.size:
+        if not by_time or options.solver not in _BY_SCHEDULES or not len(self.instance.schedules):
             result = super().solve(options, monitor)
         else:
             search = Search(self.instance, self.problem, options, monitor)

@@ -7,6 +7,7 @@ import numpy as np
 
 from models.allocation.horizon.arrivals import expected_gpus
 from models.allocation.horizon.backlog import Backlog, left_at_end, together_s
+from models.allocation.horizon.changes import change_seconds
 from models.allocation.horizon.classes import (
     Classes,
     classes_pay,
@@ -119,7 +120,7 @@ def horizon_instance(
 
 def _base(snapshot: Snapshot, parameters: HorizonParameters, clock: PhaseClock) -> tuple[SiaInstance, Classes | None]:
     """Sia's instance; with placement classes where they are asked for and make any job faster."""
-    of_sia = SiaParameters(restart_price=parameters.change_price)
+    of_sia = SiaParameters(restart_price=parameters.restart_price)
     by_time = parameters.objective is HorizonObjective.COMPLETION_TIME
     known = None
     if by_time and parameters.placement_classes:
@@ -157,13 +158,13 @@ def instance_of(
         room, room_later = (units.room(whole_free(base, num_gpus)) for num_gpus in (num_free, there.num_gpus))
         base = only_offered(base, units.fits(base, classes, room))
         fits_later = units.fits(base, classes, room_later)
-    work = _work(base, parameters)
+    seconds, current = _seconds(base), base.utility.current
     is_goodput = parameters.objective is HorizonObjective.GOODPUT
     # Sia's optimum need not be one of completion times; there all that it may choose is kept.
     kept = (
         base.utility.offered
         if is_goodput
-        else worth_having(shapes, np.where(base.utility.offered, work.seconds, np.inf), work.current)
+        else worth_having(shapes, np.where(base.utility.offered, seconds, np.inf), current)
     )
     pair_jobs, pair_configurations = np.nonzero(kept)
     nodes = base.snapshot.cluster.nodes
@@ -174,7 +175,7 @@ def instance_of(
     types = np.array([configurations.gpu_types.index(node.gpu_type) for node in nodes], dtype=np.int64)
     most = np.bincount(types, weights=there.num_gpus, minlength=shapes.num_types).astype(np.float64)
     fits = (shapes.num_gpus <= most[shapes.type_index]) & fits_later
-    runnable = np.where(base.utility.runnable & fits, work.seconds, np.inf)
+    runnable = np.where(base.utility.runnable & fits, seconds, np.inf)
     later = efficient(shapes, runnable)
     if classes is not None:
         later &= worth_having(shapes, runnable, np.full(len(base.jobs), -1))
@@ -182,11 +183,12 @@ def instance_of(
     end_s = horizon_end_s(
         parameters,
         shapes,
-        np.where(later, work.seconds, np.inf),
+        np.where(later, seconds, np.inf),
         np.array([job.restart_cost_s for job in base.jobs], dtype=np.float64),
         sum(mask.bit_count() for mask in base.taken.free_masks),
     )
     intervals = growing(parameters.interval_s, parameters.num_intervals, end_s)
+    work = _work(base, parameters, seconds, intervals.end_s)
     may_wait = np.setdiff1d(base.planned, base.reserved)
     found = schedules_of(intervals, shapes, work, pair_jobs, pair_configurations, later, may_wait)
     weight = np.array([job.weight for job in base.jobs], dtype=np.float64)
@@ -251,15 +253,19 @@ def pinned_ends_s(base: SiaInstance, work: Work) -> FloatVector:
     return np.where(np.isfinite(ends_s), ends_s, 0.0)
 
 
-def _work(base: SiaInstance, parameters: HorizonParameters) -> Work:
-    """What is left of the jobs, by their goodputs."""
+def _seconds(base: SiaInstance) -> FloatMatrix:
+    """(J, C) what is left of the jobs, by their goodputs; infinity where they cannot run."""
     goodput = np.where(base.utility.runnable, base.matrix.goodput, 0.0)
     unit = _per_gpu(base, goodput)
     left = _left(base.jobs, unit)
-    seconds = np.divide(left[:, None], goodput, out=np.full_like(goodput, np.inf), where=goodput > 0)
+    return np.divide(left[:, None], goodput, out=np.full_like(goodput, np.inf), where=goodput > 0)
+
+
+def _work(base: SiaInstance, parameters: HorizonParameters, seconds: FloatMatrix, horizon_s: float) -> Work:
+    """What is left where, and what starts and changes of the jobs cost."""
     cost_s = np.array([job.restart_cost_s for job in base.jobs], dtype=np.float64)
     runs = np.array([job.id in base.taken.running for job in base.jobs], dtype=np.bool_)
-    change_s = parameters.change_price * cost_s
+    change_s = change_seconds(base.jobs, parameters.restart_price, seconds, base.utility.current, horizon_s)
     return Work(
         seconds=seconds,
         start_s=np.where(runs, change_s, cost_s),

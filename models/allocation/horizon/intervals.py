@@ -44,12 +44,11 @@ def growing(first_s: float, num: int, end_s: float) -> Intervals:
     are equal where that is too soon."""
     if num == 1 or end_s <= num * first_s:
         return Intervals(bounds_s=first_s * np.arange(num + 1, dtype=np.float64))
-    exponents = np.arange(num)
     low, high = 1.0, end_s / first_s
     for _ in range(_BISECTIONS):
         middle = math.sqrt(low * high)
-        low, high = (middle, high) if first_s * (middle**exponents).sum() < end_s else (low, middle)
-    lengths_s = first_s * high**exponents
+        low, high = (middle, high) if first_s * sum(middle**k for k in range(num)) < end_s else (low, middle)
+    lengths_s = first_s * high ** np.arange(num)
     bounds_s = np.concatenate([[0.0], np.cumsum(lengths_s)])
     bounds_s[-1] = end_s
     return Intervals(bounds_s=bounds_s)

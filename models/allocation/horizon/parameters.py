@@ -33,10 +33,6 @@ class HorizonObjective(StrEnum):
     GOODPUT = "goodput"
 
 
-# Where nothing is said; that of goodput is Sia's.
-_CHANGE_PRICES = {HorizonObjective.COMPLETION_TIME: 2.0, HorizonObjective.GOODPUT: 1.0}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HorizonParameters(Parameters):
     """Parameters of `horizon`.
@@ -44,9 +40,9 @@ class HorizonParameters(Parameters):
     interval_s: length of the first interval, about as long as until the next plan. num_intervals: how many there are;
     1 looks at the present alone. horizon_s: when the last one ends (None: with `backlog_efficiency` after half an hour,
     or six times the dearest start if that is more; without when all that is known to be left can be done), see
-    `horizon_end`. restart_price: how many times its restart cost a running job loses with a change (None: 2 for
-    completion times; 1 for goodput, as in Sia). longest_wait_s: how old a job may get that waits; then it comes ahead
-    of all that is not (None: it may wait for ever).
+    `horizon_end`. restart_price: how many times its restart cost a running job loses with a change, beside those
+    that follow it, see `changes`. longest_wait_s: how old a job may get that waits; then it comes ahead of all that is
+    not (None: it may wait for ever).
 
     tail: how much of the objective is the mean completion time, from submission, of the longest jobs, those beyond the
     part `tail_level` of all weight (conditional value at risk), in place of the mean of all. fairness: power, from 0 to
@@ -61,8 +57,8 @@ class HorizonParameters(Parameters):
     the bandwidth between nodes that it has there, and whole nodes of who stays are kept for it; else all are taken to
     have the most that so many nodes of the cluster can have, see `classes`. With goodput none of these counts.
 
-    The price of restarts, the half hour and the efficiency are three constants, tuned on the first three hours of
-    three of Sia's traces (`benchmarks/README.md`), where the half hour is six times the dearest start.
+    The half hour and the efficiency are two constants, tuned on the first three hours of three of Sia's traces
+    (`benchmarks/README.md`), where the half hour is six times the dearest start.
 
     Raises
     ------
@@ -75,7 +71,7 @@ class HorizonParameters(Parameters):
     interval_s: float = 60.0
     num_intervals: int = 4
     horizon_s: float | None = None
-    restart_price: float | None = None
+    restart_price: float = 1.0
     longest_wait_s: float | None = 21_600.0
     tail: float = 0.0
     tail_level: float = 0.9
@@ -106,18 +102,11 @@ class HorizonParameters(Parameters):
                 f"horizon_s is {self.horizon_s}; one interval ends at interval_s, {self.interval_s:g}: leave it out, "
                 "or give more intervals"
             )
-        if not (math.isfinite(self.change_price) and self.change_price >= 0):
+        if not (math.isfinite(self.restart_price) and self.restart_price >= 0):
             raise InputError(f"restart_price is {self.restart_price}; must be finite and at least 0")
         if self.longest_wait_s is not None and not (math.isfinite(self.longest_wait_s) and self.longest_wait_s > 0):
             raise InputError(f"longest_wait_s is {self.longest_wait_s}; must be finite and above 0")
         self._raise_for_terms()
-
-    @property
-    def change_price(self) -> float:
-        """How many times its restart cost a running job loses with a change."""
-        if self.restart_price is not None:
-            return self.restart_price
-        return _CHANGE_PRICES[self.objective]
 
     def _raise_for_terms(self) -> None:
         """Check what goes with completion times."""

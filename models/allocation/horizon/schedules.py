@@ -159,7 +159,10 @@ def schedules_of(
         ]
     job, pair, now, then, at = (np.concatenate([kind[n] for kind in kinds]) for n in range(5))
     ends_s = np.concatenate([kind[5] for kind in kinds])
-    order = np.lexsort([at, then, now, job])
+    # One number to sort by: four keys take five times as long.
+    num_configurations = work.seconds.shape[1] + 1
+    key = ((job * num_configurations + now + 1) * num_configurations + then + 1) * (intervals.num + 1) + at
+    order = np.argsort(key)
     job, pair, now, then, at = job[order], pair[order], now[order], then[order], at[order]
     ends_s = ends_s[order]
     return Schedules(
@@ -258,27 +261,25 @@ def _use(
     intervals: Intervals, shapes: Shapes, now: IntVector, later: IntVector, at: IntVector, ends_s: FloatVector
 ) -> "sparse.csc_array":
     """See `Schedules`."""
-    num_later = intervals.num - 1
-    num_rooms = 0 if shapes.rooms is None else len(shapes.rooms)
-    shape = (shapes.num_types + num_rooms) * num_later, now.size
-    changes_s = np.where(at > 0, intervals.bounds_s[at], ends_s)
-    first = np.flatnonzero(now >= 0)
-    second = np.flatnonzero(later >= 0)
-    parts = []
-    for rows, configurations, begin_s, end_s in (
-        (first, now[first], np.zeros(first.size), changes_s[first]),
-        (second, later[second], changes_s[second], ends_s[second]),
-    ):
-        share = intervals.shares(begin_s, end_s)[:, 1:]
-        held, k = np.nonzero(share)
-        c = configurations[held]
-        parts.append((shapes.type_index[c] * num_later + k, rows[held], share[held, k] * shapes.num_gpus[c]))
-        if shapes.rooms is not None:
-            takes: Mask = np.asarray(shapes.rooms.any(axis=0))
-            within = np.flatnonzero(takes[c])
-            q, some = np.nonzero(shapes.rooms[:, c[within]])
-            some = within[some]
-            taken = share[held[some], k[some]] * shapes.rooms[q, c[some]]
-            parts.append(((shapes.num_types + q) * num_later + k[some], rows[held[some]], taken))
-    row, column, gpus = (np.concatenate([part[n] for part in parts]) for n in range(3))
-    return sparse.csc_array((gpus, (row, column)), shape=shape)
+    num_later, gpus = intervals.num - 1, np.append(shapes.num_gpus, 0)
+    k, begins_s = np.arange(1, intervals.num), intervals.bounds_s[1:-1]
+    # A change is at the begin of an interval, so that nobody has two configurations in one.
+    before = at[:, None] > k
+    last = np.where(at > 0, later, now)
+    share = np.where(before, 1.0, np.clip((ends_s[:, None] - begins_s) / intervals.lengths_s[1:], 0.0, 1.0))
+    taken = share * np.where(before, gpus[now][:, None], gpus[last][:, None])
+    schedule, column = np.nonzero(taken)
+    held = np.where(before[schedule, column], now[schedule], last[schedule])
+    row = shapes.type_index[held] * num_later + column
+    if shapes.rooms is None:
+        heads = np.concatenate([[0], np.cumsum(np.count_nonzero(taken, axis=1))])
+        return sparse.csc_array((taken[schedule, column], row, heads), shape=(shapes.num_types * num_later, now.size))
+    takes: Mask = np.asarray(shapes.rooms.any(axis=0))
+    within = np.flatnonzero(takes[held])
+    q, some = np.nonzero(shapes.rooms[:, held[within]])
+    some = within[some]
+    of_rooms = share[schedule[some], column[some]] * shapes.rooms[q, held[some]]
+    rows = np.concatenate([row, (shapes.num_types + q) * num_later + column[some]])
+    entries = np.concatenate([taken[schedule, column], of_rooms])
+    shape = (shapes.num_types + len(shapes.rooms)) * num_later, now.size
+    return sparse.csc_array((entries, (rows, np.concatenate([schedule, schedule[some]]))), shape=shape)

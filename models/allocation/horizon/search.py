@@ -3,12 +3,14 @@
 0. A point that is known: who has reserved GPUs has them, who runs stays, nobody else gets anything. Where that is
    feasible there is an answer whenever the time ends.
 1. The relaxation, by taking in the schedules that pay at the prices of GPUs (`solver.decomposition.sifting`): a bound
-   for all, and reduced costs.
-2. The program over the schedules that were taken in: a plan, and mostly one within the gap.
-3. Where it is not: the program over all schedules of all choices for the present that may be in a better plan. A job
-   whose schedules with a configuration now all have a reduced cost of more than the plan is above the bound does not
-   have it in a better one (of a single schedule that cannot be said, since its share may be small). So the lesser of
-   that sum and of the bound of this program is a bound for all.
+   for all, and reduced costs; and from there a point at which every job has one configuration now, job by job. Of many
+   jobs, few of which are split, that is mostly a plan within a narrow gap.
+2. The program over the schedules that were taken in, of the choices for the present with the least reduced costs: few,
+   then more.
+3. Where no plan is within the gap: the program over all schedules of all choices for the present that may be in a
+   better one. A job whose schedules with a configuration now all have a reduced cost of more than the plan is above the
+   bound does not have it in a better one (of a single schedule that cannot be said, since its share may be small). So
+   the lesser of that sum and of the bound of this program is a bound for all.
 
 What jobs pay that have waited for too long is more than all times together, so that a small gap of the objective says
 nothing of these where such a job must wait on: the gap that is asked for is of the times at the relaxation.
@@ -22,11 +24,13 @@ from functools import cached_property
 import numpy as np
 
 from models.allocation.horizon.assembly import capacity_names, now_names, relaxation, restricted
+from models.allocation.horizon.extraction import settled
 from models.allocation.horizon.instance import HorizonInstance
 from models.allocation.horizon.schedules import NOTHING
 from solver.backends.base import CROSSING_TOLERANCE
 from solver.backends.highs import HighsBackend
-from solver.decomposition.sifting import Sifted, sift
+from solver.decomposition.sifting import Sifted, Whole, sift
+from solver.decomposition.structure import ChoiceProblem
 from solver.feasibility import violations
 from solver.monitor import Progress, SolveMonitor
 from solver.options import SolveOptions
@@ -41,8 +45,12 @@ _RELAXED = 0.1
 _LEAST_TIME_S = 1e-3
 # Most of the objective is what no choice can change, so that a gap in it is wide: a needless restart is a thousandth.
 _CAREFUL = 1e-4
+# Choices for the present beside one of each job that the first and the second program have.
+_FEW, _MORE = 20, 250
 # The least part of the objective that may count as times.
 _LEAST_OF_TIMES = 1e-6
+# Who is asked for its version alone: that starts one.
+_HIGHS = HighsBackend()
 # A share that misses 1 by less is 1.
 _DECIDED = 1e-6
 
@@ -76,21 +84,31 @@ class Search:
         """The best plan within the gap, or as far as the time goes."""
         it = self._instance
         self._offer_start()
-        scale = float(it.objective.times.mean()) * len(it.jobs)
-        tolerance = _RELAXED * min(_CAREFUL, self._options.relative_gap) * scale
+        heads = np.flatnonzero(np.diff(it.schedules.job, prepend=-1))
+        least_times = float(np.minimum.reduceat(it.objective.times, heads).sum())
+        tolerance = min(_CAREFUL, self._options.relative_gap) * least_times
         relaxed = relaxation(it)
-        sifted = self._sifted(relaxed, tolerance)
+        # Rows of the tail, and what is in them, are too many for a sample to say their prices.
+        prices = np.zeros(relaxed.limit.size) if it.num_tail else None
+        part = np.concatenate([self._choices, np.full(it.num_tail, -1)])
+        # Who is in which unit is for HiGHS to say.
+        whole = None if it.num_packing else Whole(part=part, tolerance=tolerance)
+        sifted = sift(relaxed, _RELAXED * tolerance, prices, self._must_stop, whole)
         if self._must_stop():
-            return self._concluded(sifted, self._unsolved(), sifted.bound)
+            return self._concluded(sifted, self._unsolved(), sifted.reduced.bound)
         self._of_times = self._part_of_times(sifted)
         self._note_prices(relaxed, sifted.prices)
-        last, bound = self._solve(self._undecided(sifted), sifted.bound), sifted.bound
+        bound = sifted.reduced.bound
+        self._offer_rounded(sifted.rounded)
+        if self._best is not None and self._is_closed(bound, _CAREFUL):
+            return self._concluded(sifted, self._best, bound)
+        last = self._solve(self._near(sifted, _FEW), bound)
         is_decided = last.termination in (TerminationReason.OPTIMAL, TerminationReason.INFEASIBLE)
         if is_decided and not self._is_closed(bound):
-            last = self._solve(sifted.taken, bound)
+            last = self._solve(self._near(sifted, _MORE), bound)
             is_decided = last.termination is not TerminationReason.FEASIBLE and last.limit is None
         if is_decided and not self._is_closed(bound):
-            least = self._least_of_choices(sifted.reduced)
+            least = self._least_of_choices(sifted.reduced.columns[: len(it.schedules)])
             kept = least <= self._lacks(bound)
             last = self._solve(kept, bound)
             floor = np.inf if kept.all() else bound + float(least[~kept].min())
@@ -100,27 +118,29 @@ class Search:
                 bound = max(bound, min(floor, last.bound))
         return self._concluded(sifted, last, bound)
 
-    def _sifted(self, relaxed: MatrixProblem, tolerance: float) -> Sifted:
-        """The relaxation solved; columns are the schedules alone. Those of the tail are groups of their own, and taken
-        in from the start: they make its rows feasible."""
-        found, num_tail = self._instance.schedules, self._instance.num_tail
-        own = np.arange(1, num_tail + 1)
-        group = np.concatenate([found.job, found.job.max(initial=-1) + own])
-        part = np.concatenate([self._choices, self._choices.max(initial=-1) + own])
-        start = np.concatenate([self._always, np.ones(num_tail, dtype=np.bool_)])
-        sifted = sift(relaxed, group, part, start, tolerance, stop=self._must_stop)
-        num = len(found)
-        return replace(sifted, point=sifted.point[:num], reduced=sifted.reduced[:num], taken=sifted.taken[:num])
-
     def _offer_start(self) -> None:
         """Tell of the best of the points that are known."""
         for point in self._starts():
             if not violations(self._problem, point):
-                objective = self._problem.value(point)
-                self._best = self._unsolved(point, objective)
-                self._told = objective
-                self._monitor.on_progress(Progress(elapsed_s=self._elapsed_s(), objective=objective, incumbent=point))
+                self._offer(point)
                 return
+
+    def _offer_rounded(self, rounded: FloatVector | None) -> None:
+        """Tell of a point of the relaxation that splits no choice, where there is one and it is better."""
+        if rounded is None:
+            return
+        it, found = self._instance, self._instance.schedules
+        begins, share = np.flatnonzero(found.pair >= 0), rounded[: len(found)]
+        pairs = np.bincount(found.pair[begins], weights=share[begins], minlength=it.pair_jobs.size)
+        point = settled(it, np.concatenate([share, pairs]))
+        if self._problem.value(point) < self._told and not violations(self._problem, point):
+            self._offer(point)
+
+    def _offer(self, point: FloatVector) -> None:
+        """Take and tell a point that is better than what is known."""
+        objective = self._problem.value(point)
+        self._best, self._told = self._unsolved(point, objective), objective
+        self._monitor.on_progress(Progress(elapsed_s=self._elapsed_s(), objective=objective, incumbent=point))
 
     def _starts(self) -> Iterator[FloatVector]:
         """Reserved GPUs and those of running jobs, to the end, or until the calendar may want them; then without the
@@ -157,25 +177,29 @@ class Search:
             bound=None,
             statistics=SolveStatistics(num_columns=0),
             solver="highs",
-            solver_version=HighsBackend().version,
+            solver_version=_HIGHS.version,
         )
 
     def _part_of_times(self, sifted: Sifted) -> float:
         """What part of the relaxation's objective are times, and not what jobs pay that have waited for too long."""
         found = self._instance.schedules
-        late = float(np.where(found.pair < 0, self._instance.late[found.job], 0.0) @ sifted.point)
+        waits = np.flatnonzero((found.pair < 0) & (sifted.point[: len(found)] > 0))
+        late = float(self._instance.late[found.job[waits]] @ sifted.point[waits])
         if sifted.objective is None or sifted.objective <= 0:
             return 1.0
         return max(_LEAST_OF_TIMES, 1.0 - late / sifted.objective)
 
-    def _undecided(self, sifted: Sifted) -> Mask:
-        """(S,) schedules that were taken in, of jobs of which the relaxation has decided what they have now those with
-        that alone."""
-        choice = self._choices
-        share = np.bincount(choice, weights=sifted.point, minlength=int(choice.max(initial=-1)) + 1)[choice]
-        decided = np.bincount(self._instance.schedules.job, weights=share > 1.0 - _DECIDED) > 0
-        open_ = ~decided[self._instance.schedules.job]
-        return np.asarray(sifted.taken & (open_ | (share > 1.0 - _DECIDED)))
+    def _near(self, sifted: Sifted, num_extra: int) -> Mask:
+        """(S,) schedules that were taken in, or can be had in any case, of those choices for the present that cost the
+        least at the prices, so many beside one of each job, and of those that the relaxation has chosen."""
+        choice, num = self._choices, len(self._instance.schedules)
+        heads = np.flatnonzero(np.diff(choice, prepend=-1))
+        least = self._least_of_choices(sifted.reduced.columns[:num])[heads]
+        position = min(least.size - 1, self._instance.sia.planned.size + num_extra)
+        used = np.bincount(choice, weights=sifted.point[:num]) > _DECIDED
+        kept = used | (least <= np.partition(least, position)[position])
+        # What there is always room for lets plans be feasible that the relaxation did not think of.
+        return np.asarray((sifted.taken[:num] | self._always) & kept[choice])
 
     @cached_property
     def _always(self) -> Mask:
@@ -229,6 +253,7 @@ class Search:
             relative_gap=min(_CAREFUL, self._options.relative_gap) * self._of_times,
             warm_start=self._known_within(columns),
             prices=None,
+            sub_programs=False,
         )
         result = solve(problem, options, replace(self._monitor, on_progress=tell))
         if result.incumbent is not None and result.objective is not None:
@@ -246,11 +271,13 @@ class Search:
         point = self._best.incumbent[columns]
         return point if np.count_nonzero(point) == np.count_nonzero(self._best.incumbent) else None
 
-    def _is_closed(self, bound: float) -> bool:
+    def _is_closed(self, bound: float, gap: float = np.inf) -> bool:
+        """Whether the best plan is within the gap that is asked for, or `gap` if that is narrower."""
         best = self._best
         if best is None or best.objective is None:
             return False
-        return best.objective - bound <= self._options.relative_gap * self._of_times * abs(best.objective)
+        gap = min(gap, self._options.relative_gap)
+        return best.objective - bound <= gap * self._of_times * abs(best.objective)
 
     def _concluded(self, sifted: Sifted, last: SolveResult, bound: float) -> SolveResult:
         """What is known of the whole."""
@@ -284,13 +311,13 @@ class Search:
             message=message,
         )
 
-    def _note_prices(self, relaxed: MatrixProblem, prices: FloatVector) -> None:
+    def _note_prices(self, relaxed: ChoiceProblem, prices: FloatVector) -> None:
         """Prices of GPUs, by the names of the rows, and what schedules take at these."""
         it = self._instance
         names = (*now_names(it), *capacity_names(it))
-        first, num_schedules = it.sia.planned.size, len(it.schedules)
-        of_gpus = prices[first : first + len(names)]
-        self.rent = relaxed.matrix[first : first + len(names), :num_schedules].T @ of_gpus
+        of_gpus = prices[: len(names)]
+        of_rows = np.concatenate([of_gpus, np.zeros(prices.size - of_gpus.size)])
+        self.rent = (relaxed.coupling @ of_rows)[: len(it.schedules)]
         self.prices = {names[k]: float(of_gpus[k]) for k in np.flatnonzero(of_gpus > 0).tolist()}
 
     def _must_stop(self) -> bool:

@@ -9,101 +9,204 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from solver.decomposition.sifting import sift
+from solver.decomposition.core import whole_core
+from solver.decomposition.dual import reduced_costs
+from solver.decomposition.sifting import Sifted, Whole, sift
+from solver.decomposition.structure import ChoiceProblem
 from solver.options import SolveOptions
 from solver.problem import MatrixProblem
 from solver.sense import Sense
 from solver.solve import solve
-from stowplan.arrays import IntVector
+from stowplan.arrays import FloatVector
+from tests.growth import work
+
+PER_CLASS = 40
 
 
-def random_choices(seed: int, num_groups: int = 6, per_group: int = 40) -> tuple[MatrixProblem, IntVector]:
-    """Of each group one unit, of columns that cost something and take part of three scarce rows; the first one of each
-    is dear and takes nothing."""
+def random_choices(seed: int, num_classes: int = 6, *, optional: bool = False) -> ChoiceProblem:
+    """Classes of which each has one unit, of columns that cost something and take part of three scarce rows; the first
+    one of each is dear and takes nothing. With `optional` every other class may choose nothing, and what it chooses
+    earns something."""
     rng = np.random.default_rng(seed)
-    n = num_groups * per_group
-    group = np.repeat(np.arange(num_groups), per_group)
-    cost, use = rng.random(n), rng.random((3, n))
-    cost[::per_group], use[:, ::per_group] = 5.0, 0.0
-    matrix = np.concatenate([(group == np.arange(num_groups)[:, None]).astype(float), use])
-    upper = np.concatenate([np.ones(num_groups), np.full(3, 0.25 * num_groups)])
-    problem = MatrixProblem(
-        name="choices",
-        sense=Sense.MINIMIZE,
-        objective=cost,
+    n = num_classes * PER_CLASS
+    class_of = np.repeat(np.arange(num_classes), PER_CLASS)
+    required = np.arange(num_classes) % 2 == 0 if optional else np.ones(num_classes, dtype=np.bool_)
+    cost, use = rng.random(n), rng.random((n, 3))
+    cost[::PER_CLASS], use[::PER_CLASS] = 5.0, 0.0
+    cost[~required[class_of]] -= 1.0
+    start = PER_CLASS * np.arange(num_classes + 1)
+    return ChoiceProblem(
+        cost=cost,
+        start=start,
+        copies=np.ones(num_classes, dtype=np.int64),
+        required=required,
+        coupling=sparse.csr_array(use),
+        limit=np.full(3, 0.25 * num_classes),
+        rows=np.arange(3),
         offset=2.0,
-        matrix=sparse.csc_array(matrix),
-        row_lower=np.where(np.arange(upper.size) < num_groups, upper, -np.inf),
-        row_upper=upper,
-        lower=np.zeros(n),
-        upper=np.ones(n),
-        integrality=np.zeros(n, dtype=np.bool_),
+        class_of=class_of,
+        origin=np.arange(n),
+        origin_start=start[:-1],
     )
-    return problem, group
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_it_finds_the_optimum_and_proves_it_with_few_columns(seed: int) -> None:
-    problem, group = random_choices(seed)
-    part = np.arange(group.size) // 10
-    start = np.arange(group.size) % 40 == 0
-    found = sift(problem, group, part, start, 0.0)
-    best = solve(problem, SolveOptions()).objective
-    assert best is not None
+def whole_program(problem: ChoiceProblem) -> MatrixProblem:
+    """All of it: class rows, then those that couple."""
+    program = whole_core(problem).problem
+    return replace(program, integrality=np.zeros(program.num_columns, dtype=np.bool_))
+
+
+def optimum(problem: ChoiceProblem) -> float:
+    found = solve(whole_program(problem), SolveOptions()).objective
+    assert found is not None
+    return found
+
+
+def assert_solved(problem: ChoiceProblem, found: Sifted) -> None:
+    best = optimum(problem)
     assert found.objective == pytest.approx(best, rel=1e-9)
-    assert found.bound == pytest.approx(best, rel=1e-9)
-    assert problem.value(found.point) == pytest.approx(best, rel=1e-9)
-    assert found.taken.sum() < group.size / 2
-    # Whoever is dearer than the best of its group pays for it, and nobody is cheaper.
-    assert found.reduced.min() > -1e-9
-    assert found.reduced[found.point > 1e-9].max() < 1e-9
+    assert found.reduced.bound == pytest.approx(best, rel=1e-9)
+    assert problem.offset + problem.cost @ found.point == pytest.approx(best, rel=1e-9)
+    assert (problem.coupling.T @ found.point <= problem.limit + 1e-7).all()
+    units = np.add.reduceat(found.point, problem.start[:-1])
+    assert (np.abs(units[problem.required] - 1.0) < 1e-9).all()
+    assert (units < 1.0 + 1e-9).all()
+    # Whoever is dearer than the best of its class pays for it, and nobody is cheaper.
+    np.testing.assert_allclose(found.reduced.columns, reduced_costs(problem, found.prices).columns)
+    assert found.reduced.columns.min() > -1e-9
+    assert found.reduced.columns[found.point > 1e-9].max() < 1e-9
+    assert (found.taken | (found.point == 0)).all()
+
+
+@pytest.mark.parametrize("optional", [False, True])
+@pytest.mark.parametrize("seed", range(4))
+def test_it_finds_the_optimum_and_proves_it(seed: int, optional: bool) -> None:
+    problem = random_choices(seed, optional=optional)
+    found = sift(problem, 0.0)
+    assert_solved(problem, found)
     # What is left out of the rows at these prices is worth its price.
-    more = MatrixProblem(
-        **{name: getattr(problem, name) for name in ("name", "sense", "objective", "offset", "matrix", "row_lower")},
-        **{name: getattr(problem, name) for name in ("lower", "upper", "integrality")},
-        row_upper=problem.row_upper + np.where(np.arange(problem.num_rows) == 6, 1e-3, 0.0),
+    more = replace(problem, limit=problem.limit + np.array([1e-3, 0.0, 0.0]))
+    assert optimum(more) == pytest.approx(optimum(problem) - 1e-3 * found.prices[0], abs=1e-6)
+
+
+@pytest.mark.parametrize("factor", [0.01, 1.0, 1.3, 100.0])
+def test_prices_to_start_from_change_how_long_it_takes_alone(factor: float) -> None:
+    problem = random_choices(5, 60)
+    cold = sift(problem, 0.0, np.zeros(3))
+    warm = sift(problem, 0.0, factor * cold.prices)
+    assert_solved(problem, warm)
+    assert warm.num_rounds < cold.num_rounds or factor != 1.0
+
+
+def test_of_many_classes_a_sample_says_the_first_prices_and_few_columns_are_needed() -> None:
+    problem = random_choices(6, 240)
+    found = sift(problem, 0.0)
+    assert_solved(problem, found)
+    assert found.num_rounds < sift(problem, 0.0, np.zeros(3)).num_rounds
+    assert found.taken.sum() < problem.cost.size / 5
+
+
+def test_rows_that_nobody_can_keep_have_no_point() -> None:
+    problem = replace(random_choices(7), limit=np.array([1.0, 1.0, -1.0]))
+    found = sift(problem, 0.0, whole=Whole(part=np.arange(problem.cost.size), tolerance=1.0))
+    assert found.objective is None
+    assert found.rounded is None
+    # A bound without end says so, too.
+    assert found.reduced.bound > problem.offset + 100 * 5.0 * 6
+
+
+def _parts(problem: ChoiceProblem) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
+    """Ten columns a part, four parts a class."""
+    return np.arange(problem.cost.size) // (PER_CLASS // 4)
+
+
+def _in_parts(problem: ChoiceProblem) -> float:
+    """The least that a point costs that splits no part, by HiGHS on the whole with a column for every part."""
+    program, part = whole_program(problem), _parts(problem)
+    num_parts, n = int(part.max()) + 1, problem.cost.size
+    sums = sparse.csr_array((np.ones(n), (part, np.arange(n))), shape=(num_parts, n))
+    matrix = sparse.block_array([[program.matrix, None], [sums, -sparse.eye_array(num_parts)]], format="csc")
+    found = solve(
+        MatrixProblem(
+            name="parts",
+            sense=Sense.MINIMIZE,
+            objective=np.concatenate([program.objective, np.zeros(num_parts)]),
+            offset=program.offset,
+            matrix=sparse.csc_array(matrix),
+            row_lower=np.concatenate([program.row_lower, np.zeros(num_parts)]),
+            row_upper=np.concatenate([program.row_upper, np.zeros(num_parts)]),
+            lower=np.zeros(n + num_parts),
+            upper=np.ones(n + num_parts),
+            integrality=np.arange(n + num_parts) >= n,
+        ),
+        SolveOptions(relative_gap=0.0),
     )
-    better = solve(more, SolveOptions()).objective
-    assert better == pytest.approx(best - 1e-3 * found.prices[6], abs=1e-6)
+    assert found.objective is not None
+    return found.objective
+
+
+def _assert_whole(problem: ChoiceProblem, point: FloatVector) -> None:
+    sums = np.bincount(_parts(problem), weights=point)
+    assert np.abs(sums - sums.round()).max() < 1e-6
+    assert (problem.coupling.T @ point <= problem.limit + 1e-7).all()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_point_that_splits_no_part_is_between_the_best_one_and_what_it_may_cost(seed: int) -> None:
+    problem = random_choices(seed, 12)
+    best = _in_parts(problem)
+    generous = sift(problem, 0.0, whole=Whole(part=_parts(problem), tolerance=3.0))
+    assert generous.rounded is not None
+    _assert_whole(problem, generous.rounded)
+    cost = problem.offset + float(problem.cost @ generous.rounded)
+    assert best - 1e-9 <= cost <= generous.reduced.bound + 3.0
+    # Nobody finds what is better than the best.
+    tolerance = 0.9 * (best - generous.reduced.bound)
+    if tolerance > 1e-6:
+        assert sift(problem, 0.0, whole=Whole(part=_parts(problem), tolerance=tolerance)).rounded is None
+
+
+def test_columns_of_no_part_may_be_split() -> None:
+    problem = random_choices(0)
+    nothing = Whole(part=np.full(problem.cost.size, -1), tolerance=0.0)
+    found = sift(problem, 1e-9, whole=nothing)
+    assert found.rounded is not None
+    assert ((found.point > 1e-6) & (found.point < 1 - 1e-6)).any()
+    np.testing.assert_array_equal(found.rounded, found.point)
 
 
 def test_whoever_must_stop_has_a_bound() -> None:
-    problem, group = random_choices(0)
-    start = np.arange(group.size) % 40 == 0
-    whole = sift(problem, group, group, start, 0.0)
-    at_once = sift(problem, group, group, start, 0.0, stop=lambda: True)
+    problem = random_choices(0, 60)
+    whole = sift(problem, 0.0)
+    at_once = sift(problem, 0.0, stop=lambda: True)
     assert at_once.num_rounds == 0
     assert at_once.objective is None
-    assert problem.offset <= at_once.bound <= whole.bound
+    assert problem.offset <= at_once.reduced.bound <= whole.reduced.bound
     rounds = count()
-    first = sift(problem, group, group, start, 0.0, stop=lambda: next(rounds) > 3)
-    assert first.num_rounds == 1
-    assert at_once.bound <= first.bound <= whole.bound + 1e-9
+    first = sift(problem, 0.0, stop=lambda: next(rounds) > 3)
+    assert first.num_rounds == 1 < whole.num_rounds
+    assert at_once.reduced.bound <= first.reduced.bound <= whole.reduced.bound + 1e-9
 
 
 def test_a_round_ends_when_the_time_does() -> None:
-    """The second round of a problem of one group per part is stopped within, and the first one counts."""
-    problem, group = random_choices(1, 60, 60)
-    start = np.arange(group.size) % 60 == 0
+    problem = random_choices(1, 60)
     asked = count()
-    whole = sift(problem, group, group, start, 0.0, stop=lambda: next(asked) < 0)
+    whole = sift(problem, 0.0, stop=lambda: next(asked) < 0)
     num_asked = next(asked)
     # At every pivot, and not only before every round.
     assert num_asked > 4 * whole.num_rounds
     asked = count()
-    stopped = sift(problem, group, group, start, 0.0, stop=lambda: next(asked) > num_asked // 2)
+    stopped = sift(problem, 0.0, stop=lambda: next(asked) > num_asked // 2)
     assert next(asked) <= num_asked // 2 + 4
     assert stopped.num_rounds < whole.num_rounds
-    assert stopped.bound <= whole.bound + 1e-9
+    assert stopped.reduced.bound <= whole.reduced.bound + 1e-9
 
 
 def test_prices_of_the_wrong_sign_prove_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Coefficients of a scarce row may be negative; a dual of the wrong sign must not make such columns cheap."""
-    problem, group = random_choices(2)
-    matrix = problem.matrix.toarray()
-    matrix[-1] -= 0.5
-    problem = replace(problem, matrix=sparse.csc_array(matrix))
-    best = solve(problem, SolveOptions()).objective
+    problem = random_choices(2)
+    problem = replace(problem, coupling=sparse.csr_array(problem.coupling.toarray() - np.array([0.0, 0.0, 0.5])))
+    best = optimum(problem)
     real = highspy.Highs.getSolution
 
     def wrong(highs: highspy.Highs) -> SimpleNamespace:
@@ -113,11 +216,18 @@ def test_prices_of_the_wrong_sign_prove_nothing(monkeypatch: pytest.MonkeyPatch)
         )
 
     monkeypatch.setattr(highspy.Highs, "getSolution", wrong)
-    found = sift(problem, group, group, np.arange(group.size) % 40 == 0, 0.0)
-    assert best is not None
-    assert found.prices[-1] == 0.0
-    assert found.bound <= best + 1e-9
-    # Reduced costs are those at the prices.
-    raw = problem.objective + problem.matrix.T @ found.prices
-    least = np.minimum(np.minimum.reduceat(raw, np.flatnonzero(np.diff(group, prepend=-1))), 0.0)
-    np.testing.assert_allclose(found.reduced, raw - least[group])
+    found = sift(problem, 0.0)
+    assert (found.prices >= 0).all()
+    assert found.reduced.bound <= best + 1e-9
+    np.testing.assert_allclose(found.reduced.columns, reduced_costs(problem, found.prices).columns)
+
+
+def test_twice_the_classes_take_twice_the_work() -> None:
+    """With the sample, the rounds and the dive; how often HiGHS calls back is counted by pivots."""
+
+    def solved(problem: ChoiceProblem) -> None:
+        sift(problem, 1e-3, whole=Whole(part=_parts(problem), tolerance=0.1))
+
+    small, large = random_choices(8, 300), random_choices(8, 600)
+    solved(small)
+    assert work(lambda: solved(large)) <= 2.3 * work(lambda: solved(small))

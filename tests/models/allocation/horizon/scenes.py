@@ -25,6 +25,7 @@ def timed_snapshot(rng: Random, *, num_nodes: int = 3, num_jobs: int = 4) -> Sna
                 attained_gpu_s=rng.choice((0.0, 400.0)),
                 age_s=rng.choice((0.0, 600.0, 30_000.0)),
                 restart_cost_s=rng.choice((0.0, 10.0, 90.0)),
+                num_restarts=rng.choice((0, 0, 3, 40)),
                 deadline_s=rng.choice((None, 30.0, 400.0)),
             )
         )
@@ -38,7 +39,7 @@ def random_parameters(rng: Random) -> HorizonParameters:
         interval_s=rng.choice((30.0, 60.0)),
         num_intervals=num_intervals,
         horizon_s=horizon_s,
-        restart_price=rng.choice((None, 0.0, 1.0, 3.0)),
+        restart_price=rng.choice((0.0, 1.0, 3.0)),
         longest_wait_s=rng.choice((None, 21_600.0)),
         tail=rng.choice((0.0, 0.0, 0.5, 1.0)),
         tail_level=rng.choice((0.0, 0.5, 0.9)),

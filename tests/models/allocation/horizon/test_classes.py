@@ -45,8 +45,8 @@ def halves(cost_s: float = 10.0, work: float = 1000.0, core: float = 0.1, wanted
     return Snapshot(
         cluster=fabric(2, 2, core=core),
         jobs=(
-            job("left", 2, work, current=whole("l0n0"), restart_cost_s=cost_s),
-            job("right", 2, work, current=whole("l1n0"), restart_cost_s=cost_s),
+            job("left", 2, work, current=whole("l0n0"), age_s=1000.0, restart_cost_s=cost_s),
+            job("right", 2, work, current=whole("l1n0"), age_s=1000.0, restart_cost_s=cost_s),
             job("third", 4, wanted),
         ),
     )

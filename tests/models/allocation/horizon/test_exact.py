@@ -24,8 +24,7 @@ def _schedules(it: HorizonInstance, i: int, now: int) -> Iterator[tuple[float, f
     (-1: nothing)."""
     job, bounds_s = it.jobs[i], it.intervals.bounds_s.tolist()
     runs = job.id in it.sia.taken.running
-    price = it.parameters.change_price
-    change_s = price * job.restart_cost_s
+    change_s = _change_s(it, i)
     start_s = change_s if runs else job.restart_cost_s
     seconds = it.work.seconds[i]
     rates = {c: 1 / seconds[c] for c in it.later[i].nonzero()[0].tolist()}
@@ -53,6 +52,15 @@ def _schedules(it: HorizonInstance, i: int, now: int) -> Iterator[tuple[float, f
                 ends_s = t + again_s + left / rate
                 behind = min(left, max(0.0, ends_s - bounds_s[-1]) * rate)
                 yield ends_s, behind, [(now, 0.0, t), (c, t, ends_s)]
+
+
+def _change_s(it: HorizonInstance, i: int) -> float:
+    """What a change loses with those that follow: one in as long as a job held GPUs on average so far."""
+    job, current = it.jobs[i], int(it.work.current[i])
+    once_s = it.parameters.restart_price * job.restart_cost_s
+    left_s = float(it.work.seconds[i].min() if current < 0 else it.work.seconds[i, current])
+    held_s = max(job.age_s / (job.num_restarts + 1), 3 * once_s)
+    return once_s * max(1.0, min(left_s, it.intervals.end_s) / held_s) if once_s else 0.0
 
 
 def _counted(it: HorizonInstance) -> list[float]:
@@ -127,7 +135,7 @@ def _cost(it: HorizonInstance, i: int, now: int, ends_s: float, counted: float, 
     fastest_s = 1 / max(rates) if rates else 0.0
     does_s = 0.0
     if now >= 0:
-        start_s = job.restart_cost_s * (by.change_price if job.id in it.sia.taken.running else 1.0)
+        start_s = _change_s(it, i) if job.id in it.sia.taken.running else job.restart_cost_s
         works_s = max(0.0, by.interval_s - (0.0 if it.work.current[i] == now else start_s))
         does_s = min(1.0, works_s / float(it.work.seconds[i, now])) * fastest_s
     return cost + by.throughput * weight * max(0.0, min(fastest_s, by.interval_s) - does_s)

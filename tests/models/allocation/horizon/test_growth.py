@@ -69,7 +69,7 @@ def test_the_tail_grows_with_the_size() -> None:
 
     def build(snapshot: Snapshot) -> None:
         instance = horizon_instance(snapshot, parameters, PhaseClock())
-        assert relaxation(instance).num_columns == len(instance.schedules) + instance.num_tail
+        assert relaxation(instance).cost.size == len(instance.schedules) + instance.num_tail
         instance.tail_columns(np.zeros(len(instance.schedules)))
 
     small, large = busy(15), busy(30)

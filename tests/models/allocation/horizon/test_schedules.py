@@ -49,6 +49,7 @@ def _scene(remaining: float = 400.0) -> Snapshot:
         performance=ThroughputTable(entries=entries, batch_size=1),
         remaining_iterations=remaining,
         restart_cost_s=10.0,
+        age_s=3600.0,
         current=on({"n": (0,)}),
     )
     return Snapshot(cluster=cluster(node("n", 2)), jobs=(job,))

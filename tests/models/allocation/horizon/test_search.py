@@ -1,6 +1,7 @@
 """The search has an answer whenever it ends, tells of what is better alone, and closes the gap of times."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from models.allocation.horizon.formulation import HorizonFormulation, formulate_
 from models.allocation.horizon.instance import horizon_instance
 from models.clock import PhaseClock
 from models.workload import Snapshot
+from solver.decomposition.sifting import Sifted, sift
 from solver.feasibility import violations
 from solver.monitor import Progress, SolveMonitor
 from solver.options import SolveOptions
@@ -67,7 +69,7 @@ def test_a_limit_before_anything_is_solved_leaves_who_runs_where_it_is(is_cancel
 
 def test_what_is_known_first_keeps_to_the_calendar() -> None:
     """The node of a running job closes after a minute and a half: it is planned there until then at most."""
-    running = job("x", 500.0, {1: 1.0}, remaining_s=500.0, current=on({"n": (0,)}))
+    running = job("x", 500.0, {1: 1.0}, remaining_s=500.0, age_s=900.0, current=on({"n": (0,)}))
     closes = CalendarEntry(name="m", kind=EntryKind.MAINTENANCE, from_s=90.0, until_s=900.0, nodes=("n",))
     snapshot = Snapshot(cluster=cluster(node("n", 1)), jobs=(running,), calendar=(closes,))
     without = replace(snapshot, calendar=())
@@ -103,8 +105,29 @@ def test_progress_gets_better(monkeypatch: pytest.MonkeyPatch) -> None:
         assert not violations(formulation.problem, progress.incumbent)
 
 
+def _without_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The relaxation finds no point that splits nothing."""
+
+    def sifting(*asked: Any) -> Sifted:
+        return replace(sift(*asked), rounded=None)
+
+    monkeypatch.setattr(search, "sift", sifting)
+
+
+def test_what_the_relaxation_decides_asks_no_solver(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = _recorded(monkeypatch)
+    told: list[Progress] = []
+    formulation = _formulated(queue())
+    result = formulation.solve(SolveOptions(solver="auto"), SolveMonitor(on_progress=told.append))
+    assert result.termination is TerminationReason.OPTIMAL
+    assert result.objective == pytest.approx(solve(formulation.problem, SolveOptions(relative_gap=0.0)).objective)
+    assert told[-1].objective == pytest.approx(result.objective)
+    assert asked == []
+
+
 def test_the_solver_begins_with_the_best_point_that_its_columns_have(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = _recorded(monkeypatch)
+    _without_rounding(monkeypatch)
     formulation = _formulated(queue())
     formulation.solve(SolveOptions(solver="auto"), SolveMonitor())
     problem, options = asked[0]

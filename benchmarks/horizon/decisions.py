@@ -1,0 +1,126 @@
+"""Decisions of `horizon` by size: what they take beside the targets of issue 19, and how that grows.
+
+    python -m benchmarks horizon-decisions
+    python -m benchmarks horizon-decisions --horizon '{"restart_price":2}' --no-replay --seeds 5
+
+replay     decisions of a replay of Helios 1 on 64 GPUs, by the rules of `sia-replays`: median and 95th percentile
+generated  busy clusters of `workloads.generators`, seven of ten jobs run: the same over seeds of the least of the runs
+           of each
+
+CPU seconds of whole decisions, from validation to the check, in one process; `growth` is that of the solve over that of
+half the size. Gaps are the widest of the seeds.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from benchmarks.horizon.case import Variant, policy
+from benchmarks.paths import PUBLISHED
+from benchmarks.replays import sia_replays
+from benchmarks.rows import Row, show, write
+from benchmarks.suite.cases.horizon import horizon_request
+from benchmarks.workloads.generators import SiaSize
+from executor.simulation.replay import Replay
+from models.allocation.horizon.descriptor import HORIZON
+from models.allocation.horizon.parameters import HorizonParameters
+from models.plan import PlanOutcome, PlanRequest
+from models.planning import plan
+from solver.options import SolveOptions
+
+_TRACE = "helios/workload-1"
+# GPUs, jobs, target in seconds.
+_SIZES: tuple[tuple[int, int, float | None], ...] = (
+    (64, 20, 0.02),
+    (512, 140, None),
+    (1_024, 280, None),
+    (2_048, 560, 0.5),
+    (10_240, 3_000, 5.0),
+)
+_TWICE = 2.0
+_OPTIONS = SolveOptions(solver=HORIZON.solver, relative_gap=HORIZON.relative_gap)
+
+
+def main(
+    horizon: Annotated[str, typer.Option(help="Parameters of horizon, as JSON.")] = "{}",
+    seeds: Annotated[int, typer.Option(min=1, help="Of generated clusters, from 0 on.")] = 3,
+    runs: Annotated[int, typer.Option(min=1, help="Of each.")] = 3,
+    replay: Annotated[bool, typer.Option(help="Replay a trace on 64 GPUs, too.")] = True,
+) -> None:
+    """Measure decisions of horizon by size: CPU by phase beside the targets, and how it grows."""
+    given = json.loads(horizon)
+    rows: list[Row] = []
+    if replay and PUBLISHED.is_dir():
+        rows.append(_replayed(given))
+        print(rows[-1], flush=True)
+    for row in _generated(HorizonParameters(**given), seeds, runs):
+        rows.append(row)
+        print(row, flush=True)
+    protocol = f"parameters {horizon}; {seeds} seeds, {runs} runs of each; CPU seconds of one process"
+    show(protocol, rows)
+    print(write("horizon_decisions", protocol, rows))
+
+
+def _replayed(given: dict[str, object]) -> Row:
+    """Decisions of one replay."""
+    outcomes: list[PlanOutcome] = []
+
+    def planned(request: PlanRequest) -> PlanOutcome:
+        outcomes.append(plan(request))
+        return outcomes[-1]
+
+    variant = Variant(name="horizon", policy=policy(HORIZON.name, given))
+    Replay(sia_replays.setup_of(_TRACE, variant.policy, variant.truth), planner=planned).run()
+    jobs = [len(item.plan.allocations) + len(item.plan.unplaced) for item in outcomes if item.plan is not None]
+    return _row("replay", 64, int(np.median(jobs)), outcomes, 0.02, None)
+
+
+def _generated(parameters: HorizonParameters, seeds: int, runs: int) -> Iterator[Row]:
+    """Sizes from small to large."""
+    before: tuple[int, float] | None = None
+    for num_gpus, num_jobs, target_s in _SIZES:
+        size = SiaSize(num_gpus=num_gpus, num_jobs=num_jobs, num_types=3, running=0.7)
+        best = []
+        for seed in range(seeds):
+            request = replace(horizon_request(size, seed), parameters=parameters, options=_OPTIONS)
+            best.append(min((plan(request) for _ in range(runs)), key=lambda outcome: outcome.times.cpu_s))
+        solve_s = float(np.median([outcome.times.phase_cpu_s["solve"] for outcome in best]))
+        is_twice = before is not None and num_jobs == _TWICE * before[0]
+        yield _row(
+            "generated", num_gpus, num_jobs, best, target_s, solve_s / before[1] if before and is_twice else None
+        )
+        before = num_jobs, solve_s
+
+
+def _row(
+    source: str,
+    num_gpus: int,
+    num_jobs: int,
+    outcomes: Sequence[PlanOutcome],
+    target_s: float | None,
+    growth: float | None,
+) -> Row:
+    cpu_s = [outcome.times.cpu_s for outcome in outcomes]
+    phases = outcomes[0].times.phase_cpu_s
+    median_s = float(np.median(cpu_s))
+    return {
+        "source": source,
+        "gpus": num_gpus,
+        "jobs": num_jobs,
+        "decisions": len(outcomes),
+        "cpu_s": round(median_s, 4),
+        "p95_s": round(float(np.percentile(cpu_s, 95)), 4),
+        "target_s": target_s,
+        "met": None if target_s is None else median_s <= target_s,
+        **{
+            f"{name}_s": round(float(np.median([item.times.phase_cpu_s.get(name, 0.0) for item in outcomes])), 4)
+            for name in phases
+        },
+        "growth": None if growth is None else round(growth, 2),
+        "gap": float(f"{max(outcome.relative_gap or 0.0 for outcome in outcomes):.2g}"),
+        "unproven": sum(outcome.limit is not None for outcome in outcomes),
+    }

@@ -1,0 +1,41 @@
+"""What a change loses, with those that follow it. Pure NumPy.
+
+A job that takes other GPUs is not left with them until it ends, or until the horizon: others come, and it is moved
+again, as often as it was so far. So one change stands for as many as there will be: how long it would be there, over
+how long it held GPUs on average, at least three times what a change loses, however young it is, as in Sia's objective
+of completion times (`models.allocation.sia.completion`).
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from models.allocation.horizon.schedules import NOTHING
+from models.workload import Job
+from stowplan.arrays import FloatMatrix, FloatVector, IntVector
+
+LEAST_HELD = 3.0
+
+
+def change_seconds(
+    jobs: Sequence[Job], price: float, seconds: FloatMatrix, current: IntVector, horizon_s: float
+) -> FloatVector:
+    """(J,) what a change loses of each job.
+
+    Parameters
+    ----------
+    price
+        How many times its restart cost a job loses with a single one.
+    seconds
+        (J, C) what is left, infinity where it cannot run.
+    current
+        (J,) where a job may stay, -1 for nowhere: such a one is taken to go on where it is fastest.
+    """
+    once_s = price * np.array([job.restart_cost_s for job in jobs], dtype=np.float64)
+    held_s = np.array([job.age_s / (1 + job.num_restarts) for job in jobs], dtype=np.float64)
+    held_s = np.maximum(held_s, LEAST_HELD * once_s)
+    stays_s = seconds[np.arange(len(jobs)), current]
+    left_s = np.where(current == NOTHING, seconds.min(axis=1, initial=np.inf), stays_s)
+    there_s = np.minimum(left_s, horizon_s)
+    often = np.divide(there_s, held_s, out=np.ones_like(held_s), where=once_s > 0)
+    return np.asarray(once_s * np.maximum(often, 1.0))
