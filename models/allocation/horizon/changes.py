@@ -34,8 +34,9 @@ def change_seconds(
     once_s = price * np.array([job.restart_cost_s for job in jobs], dtype=np.float64)
     held_s = np.array([job.age_s / (1 + job.num_restarts) for job in jobs], dtype=np.float64)
     held_s = np.maximum(held_s, LEAST_HELD * once_s)
-    stays_s = seconds[np.arange(len(jobs)), current]
-    left_s = np.where(current == NOTHING, seconds.min(axis=1, initial=np.inf), stays_s)
+    left_s = seconds.min(axis=1, initial=np.inf)
+    stays = np.flatnonzero(current != NOTHING)
+    left_s[stays] = seconds[stays, current[stays]]
     there_s = np.minimum(left_s, horizon_s)
     often = np.divide(there_s, held_s, out=np.ones_like(held_s), where=once_s > 0)
     return np.asarray(once_s * np.maximum(often, 1.0))
