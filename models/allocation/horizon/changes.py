@@ -12,9 +12,27 @@ import numpy as np
 
 from models.allocation.horizon.schedules import NOTHING
 from models.workload import Job
-from stowplan.arrays import FloatMatrix, FloatVector, IntVector
+from stowplan.arrays import FloatMatrix, FloatVector, IntVector, Mask
 
 LEAST_HELD = 3.0
+
+
+def first_start_seconds(
+    jobs: Sequence[Job], price: float, seconds: FloatMatrix, current: IntVector, runs: Mask
+) -> FloatVector:
+    """(J,) what a job pays before it works at all: its restart cost, and `price` times that if it runs and cannot go on
+    as it is. Changes that follow are left out: there are as many as the horizon has room for. See `change_seconds`.
+
+    Parameters
+    ----------
+    runs
+        (J,) whether the job runs.
+    """
+    cost_s = np.array([job.restart_cost_s for job in jobs], dtype=np.float64)
+    moves = runs.copy()
+    stays = np.flatnonzero(current != NOTHING)
+    moves[stays] &= ~np.isfinite(seconds[stays, current[stays]])
+    return np.where(moves, price * cost_s, cost_s)
 
 
 def change_seconds(

@@ -137,7 +137,7 @@ class _Audit:
         part = sum(self._usable.values()) / max(1, sum(node.num_gpus for node in snapshot.cluster.nodes))
         self._arrivals = Arrivals(parameters.arrivals_per_h * part, known, self._usable)
         self._end_s = expected_end_s(
-            parameters, ((job.restart_cost_s, self._able(job)) for job in planned), self._there.num_now
+            parameters, ((self._first_start_s(job), self._able(job)) for job in planned), self._there.num_now
         )
         share = fair_share(snapshot)
         self.worth = Worth(
@@ -241,7 +241,7 @@ class _Audit:
             wrong = f"lie between {len(bounds_s)} times; there must be {it.num_intervals + 1}"
         elif bounds_s[0] != 0.0 or not all(first_s < last_s for first_s, last_s in pairwise(bounds_s)):
             wrong = f"lie between {bounds_s}; these times must ascend from 0"
-        elif not math.isclose(bounds_s[1], it.interval_s, rel_tol=_TOLERANCE):
+        elif it.num_intervals > 1 and not math.isclose(bounds_s[1], it.interval_s, rel_tol=_TOLERANCE):
             wrong = f"begin with one until {bounds_s[1]:g} s; it must end at {it.interval_s:g} s"
         elif not math.isclose(bounds_s[-1], self._end_s, rel_tol=_TOLERANCE):
             wrong = f"end at {bounds_s[-1]:g} s; they must at {self._end_s:g} s"
@@ -341,6 +341,11 @@ class _Audit:
             least[gpu_type] = min(least.get(gpu_type, math.inf), time_s * num_gpus)
         per_s = math.fsum(self._usable[gpu_type] / gpu_s for gpu_type, gpu_s in least.items() if gpu_s > 0)
         return 1.0 / per_s if per_s > 0 else 0.0
+
+    def _first_start_s(self, job: Job) -> float:
+        """What it pays before it works at all: the price of a change where it runs and cannot go on as it is."""
+        moves = job.id in self._runs and self._kept_shape(job) not in self._seconds[job.id]
+        return job.restart_cost_s * (self._parameters.restart_price if moves else 1.0)
 
     def _start_s(self, job: Job) -> float:
         """What its first GPUs cost, or other ones."""
