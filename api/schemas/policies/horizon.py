@@ -36,7 +36,7 @@ class HorizonParametersDoc(ParametersDoc):
     backlog_efficiency after half an hour, one interval after interval_s, or six times the dearest start if that is more
     (of a running job that must move restart_price times its restart_cost_s); without when all that is left can be done,
     one interval after interval_s."""
-    restart_price: Annotated[float, Field(ge=0, le=1e6)] = 1.0
+    restart_price: Annotated[float, Field(ge=0, le=MOST_PRICE)] = 1.0
     """How many times its restart cost a running job loses with a change. For completion_time one that was moved often
     is taken to be moved as often again, and loses as much more."""
     longest_wait_s: Positive | None = 21_600.0

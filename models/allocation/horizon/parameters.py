@@ -103,8 +103,8 @@ class HorizonParameters(Parameters):
                 f"horizon_s is {self.horizon_s}; one interval can only end at interval_s, {self.interval_s:g}: leave "
                 "it out, or give more intervals"
             )
-        if not (math.isfinite(self.restart_price) and self.restart_price >= 0):
-            raise InputError(f"restart_price is {self.restart_price}; must be finite and at least 0")
+        if not 0 <= self.restart_price <= MOST_PRICE:
+            raise InputError(f"restart_price is {self.restart_price}; must be from 0 to {MOST_PRICE:g}")
         if self.longest_wait_s is not None and not (math.isfinite(self.longest_wait_s) and self.longest_wait_s > 0):
             raise InputError(f"longest_wait_s is {self.longest_wait_s}; must be finite and above 0")
         self._raise_for_terms()

@@ -162,3 +162,7 @@ def test_parameters_that_cannot_be() -> None:
     ):
         HorizonParameters(num_intervals=1, horizon_s=900.0)
     HorizonParameters(num_intervals=1, horizon_s=60.0)
+    for price in (-1.0, 2e6, float("nan")):
+        with pytest.raises(InputError, match=r"restart_price is .*; must be from 0 to 1e\+06"):
+            HorizonParameters(restart_price=price)
+    HorizonParameters(restart_price=1e6)
