@@ -3,7 +3,7 @@
 T tensor degrees, K kinds of nodes, B numbers of micro-batches; local batches run from 0 to the global batch G.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
@@ -69,6 +69,8 @@ class CostTables:
 
     Attributes
     ----------
+    facts
+        What tells tables apart: those of equal facts are equal.
     model
         On no node: what is here does not depend on where the job is.
     degrees
@@ -83,6 +85,7 @@ class CostTables:
         (K, T, G + 1) tensor-parallel communication of a forward pass of the mean layer, by local batch.
     """
 
+    facts: Hashable
     model: PerformanceModel
     kinds: tuple[Kind, ...]
     degrees: IntArray
@@ -240,6 +243,7 @@ def _tables(
     forward = np.array([c.compute_s for c in of_types])[:, None, None] * samples / degree
     ratio = np.array([c.backward_ratio for c in of_types])[:, None, None]
     return CostTables(
+        facts=(facts, kinds, degrees, num_micro_batches),
         model=model,
         kinds=kinds,
         degrees=tp,
