@@ -5,7 +5,7 @@ T tensor degrees, K kinds of nodes, B numbers of micro-batches; local batches ru
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from models.performance.iteration.model import PerformanceModel
 from models.performance.iteration.profile import LayerCost, ModelProfile
 from models.performance.iteration.shares import StageShares
 from stowplan.arrays import FloatArray, IntArray
+from stowplan.recent import Recent
 
 _COSTS = (
     "compute",
@@ -29,7 +30,10 @@ _COSTS = (
 # seconds, and layers of its stages.
 Choice = tuple[int, int, float, tuple[int, ...]]
 
-# Tables of jobs that are not the same, and of what they may do. A table of a batch of 1,024 takes some 200 KB.
+# Bytes of all tables that are kept, and of one of them: they grow with the batch, a table of 1,024 takes some 450 KB.
+_MOST_BYTES = 2**26
+_MOST_OF_ONE = _MOST_BYTES // 4
+# Tables of jobs that are not the same, and of what they may do: their choices take memory, too.
 _MOST_TABLES = 64
 # Answers that tables remember, of some hundred bytes each.
 _MOST_CHOICES = 2048
@@ -114,7 +118,19 @@ class CostTables:
         InputError
             When the model does not know a GPU type.
         """
-        return _tables(_Facts(model), kinds, tuple(degrees), num_micro_batches)
+        facts = _Facts(model), kinds, tuple(degrees), num_micro_batches
+        found = kept.get(facts)
+        if found is None:
+            found = _tables(*facts)
+            kept.put(facts, found, found.num_bytes)
+        return found
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory of the tables, with those that are made when they are asked for."""
+        num_kinds, num_degrees, length = self.forward_s.shape
+        # Three given, `layer_s`, and of `fill_order` the times, and samples of every kind.
+        return int(self.forward_s.itemsize * num_kinds * num_degrees * length * (5 + num_kinds))
 
     @cached_property
     def choices(self) -> dict[bytes, tuple[Choice, ...]]:
@@ -226,7 +242,6 @@ class _Facts:
         return isinstance(other, _Facts) and self._key == other._key
 
 
-@lru_cache(maxsize=_MOST_TABLES)
 def _tables(
     facts: _Facts, kinds: tuple[Kind, ...], degrees: tuple[int, ...], num_micro_batches: int | None
 ) -> CostTables:
@@ -256,3 +271,6 @@ def _tables(
         usable_bytes=np.array([model.usable_bytes(kind.gpu_type) for kind in kinds]),
         communication_s=np.asarray(communication),
     )
+
+
+kept: Recent[CostTables] = Recent(most=_MOST_BYTES, most_of_one=_MOST_OF_ONE, most_entries=_MOST_TABLES)

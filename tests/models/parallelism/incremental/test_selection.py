@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,19 +11,23 @@ from hypothesis import strategies as st
 from models.parallelism.incremental import expand as expanding
 from models.parallelism.incremental import selection, tables
 from models.parallelism.incremental.expand import expand
+from models.parallelism.incremental.landscape import Landscape
 from models.parallelism.incremental.options import IncrementalOptions
 from models.parallelism.incremental.problem import Problem
 from models.parallelism.incremental.progress import Searches, searches
 from models.parallelism.incremental.search import Growth, Search
 from models.parallelism.incremental.shrink import shrink
+from models.parallelism.incremental.tables import CostTables
+from models.performance.iteration.model import PerformanceModel
 from stowplan.arrays import IntArray
+from stowplan.recent import Recent
 from tests.models.parallelism.incremental.scenes import gpus_of, job, models, plans, symmetric
 
 _OPTIONS = IncrementalOptions(tolerance=0.0)
 
 
 def _forget() -> None:
-    tables._tables.cache_clear()
+    tables.kept.clear()
     searches.clear()
 
 
@@ -157,6 +162,24 @@ def test_tables_are_those_of_the_job_whatever_its_nodes() -> None:
     assert own is other
     assert Problem.of(replace(model, headroom=0.2), plan, _OPTIONS).tables is not own
     assert Problem.of(replace(model, send_receive=not model.send_receive), plan, _OPTIONS).tables is not own
+
+
+def test_tables_are_kept_by_their_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bytes count what is made later, too; tables that are large are made and not kept."""
+    few, many = (job("llama2-7b", num_nodes=2, global_batch=batch) for batch in (64, 1024))
+
+    def of(model: PerformanceModel) -> CostTables:
+        return CostTables.of(model, Landscape.of(model.fabric, ["0"]).kinds, [1, 2, 4, 8])
+
+    known = of(many)
+    arrays = (known.forward_s, known.backward_s, known.communication_s, known.layer_s, *known.fill_order)
+    # Of the times by which replicas fill there is none of no sample.
+    assert known.num_bytes == pytest.approx(sum(array.nbytes for array in arrays), rel=0.01)
+    monkeypatch.setattr(tables, "kept", Recent(most=2**20, most_of_one=known.num_bytes - 1, most_entries=64))
+    assert of(few) is of(few)
+    assert of(many) is not of(many)
+    np.testing.assert_array_equal(of(many).layer_s, known.layer_s)
+    assert tables.kept.weight == of(few).num_bytes
 
 
 def test_what_is_remembered_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
