@@ -76,7 +76,7 @@ class CostTables:
     facts
         What tells tables apart: those of equal facts are equal.
     model
-        On no node: what is here does not depend on where the job is.
+        On no node: what is here does not depend on where the job is. It cannot be retrained.
     degrees
         (T,) tensor degrees that the model admits, ascending.
     num_micro_batches, micro_batch
@@ -227,8 +227,9 @@ class _Facts:
     __slots__ = ("_key", "model")
 
     def __init__(self, model: PerformanceModel) -> None:
-        # Kept as long as the tables: not with all nodes of a cluster.
-        self.model = replace(model, fabric=replace(model.fabric, hosts={}))
+        # Kept as long as the tables: not with all nodes of a cluster, which the way to retrain has, too. Tables are of
+        # the checkpointing that the model has.
+        self.model = replace(model, fabric=replace(model.fabric, hosts={}), retrained=None)
         self._key = (
             *map(id, (model.profile, model.coefficients, model.memory_bytes)),
             *(model.headroom, model.fabric.saturation_bytes, model.send_receive),

@@ -1,5 +1,7 @@
 """What is remembered of earlier choices and searches changes nothing but the time."""
 
+import gc
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -162,6 +164,18 @@ def test_tables_are_those_of_the_job_whatever_its_nodes() -> None:
     assert own is other
     assert Problem.of(replace(model, headroom=0.2), plan, _OPTIONS).tables is not own
     assert Problem.of(replace(model, send_receive=not model.send_receive), plan, _OPTIONS).tables is not own
+
+
+def test_tables_do_not_keep_the_nodes_of_the_model() -> None:
+    model = job("llama2-7b", num_nodes=2)
+    assert model.retrained is not None
+    known = CostTables.of(model, Landscape.of(model.fabric, ["0"]).kinds, [1, 2])
+    # It has the model on all nodes.
+    retrained = weakref.ref(model.retrained)
+    del model
+    gc.collect()
+    assert retrained() is None
+    assert not known.model.fabric.hosts
 
 
 def test_tables_are_kept_by_their_size(monkeypatch: pytest.MonkeyPatch) -> None:
