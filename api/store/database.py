@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
 
-from api.common.errors import IdempotencyConflictError, StoreError
+from api.common.errors import IdempotencyConflictError, StoreError, StoreUnavailableError
 from api.schemas.plan import PlanStatus
 from api.store.audit import note_change, note_deletion
 from api.store.bodies import body_of, forget_bodies, keep_body
@@ -168,11 +168,12 @@ class Store(Database):
                     except StowplanError as error:
                         # Nothing of it has been inserted.
                         found.append(error)
+        except StoreUnavailableError as error:
+            # To try them one by one would wait as often.
+            return [error] * len(groups)
         except (StoreError, InputError) as error:
-            if len(groups) == 1:
-                return [error]
             # What one of them holds may be why.
-            return [self.add_each([group], admit)[0] for group in groups]
+            return [error] if len(groups) == 1 else self._add_one_by_one(groups, admit)
         return found
 
     def finish_plans(self, ends: Sequence[tuple[PlanRecord, str, int | None]]) -> list[bool]:
@@ -352,6 +353,16 @@ class Store(Database):
             ids = take_over(connection, self, COMPARISONS.name)
             query = select(COMPARISONS.c.document).where(COMPARISONS.c.id.in_(ids)).order_by(COMPARISONS.c.sequence)
             return list(connection.scalars(query)) if ids else []
+
+    def _add_one_by_one(
+        self, groups: Sequence[tuple[Sequence[NewPlan], Context]], admit: Callable[[int, Others], None]
+    ) -> list[list[str] | Exception]:
+        found: list[list[str] | Exception] = []
+        for group in groups:
+            found += self.add_each([group], admit)
+            if isinstance(found[-1], StoreUnavailableError):
+                return found + found[-1:] * (len(groups) - len(found))
+        return found
 
     def _add_plans(
         self, connection: Connection, new: Sequence[NewPlan], admit: Callable[[int, Others], None]
