@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
 
-from api.common.errors import IdempotencyConflictError, StoreError, StoreUnavailableError
+from api.common.errors import IdempotencyConflictError, StoreUnavailableError
 from api.schemas.plan import PlanStatus
 from api.store.audit import note_change, note_deletion
 from api.store.bodies import body_of, forget_bodies, keep_body
@@ -32,7 +32,7 @@ from api.store.leases import (
 from api.store.listing import listed
 from api.store.tables import BODIES, COMPARISONS, LEASES, NOTES, PLAN_EVENTS, PLANS, POSTED, SNAPSHOTS
 from api.store.texts import Body, PlanInput
-from stowplan.errors import InputError, StowplanError
+from stowplan.errors import StowplanError
 
 _ACTIVE = [status.value for status in PlanStatus if not status.final]
 
@@ -171,7 +171,7 @@ class Store(Database):
         except StoreUnavailableError as error:
             # To try them one by one would wait as often.
             return [error] * len(groups)
-        except (StoreError, InputError) as error:
+        except Exception as error:  # noqa: BLE001 - whoever asked gets it
             # What one of them holds may be why.
             return [error] if len(groups) == 1 else self._add_one_by_one(groups, admit)
         return found

@@ -309,7 +309,7 @@ def test_plans_that_come_together_are_admitted_refused_and_known_each_by_itself(
         }
 
 
-@pytest.mark.parametrize(("version", "kind"), [(None, StoreError)])
+@pytest.mark.parametrize(("version", "kind"), [(None, StoreError), ("\ud800", UnicodeEncodeError)])
 def test_a_plan_that_the_database_does_not_take_keeps_none_from_being_stored(
     location: Path | str | None, version: Any, kind: type[Exception]
 ) -> None:
