@@ -16,7 +16,8 @@ from api.plans.sharing import one_thread
 from api.plans.termination import Termination, final_record
 from api.plans.traces import PlanTraces
 from api.schemas.plan import PlanStatus
-from api.store.database import PlanRecord, Store
+from api.store.database import Store
+from api.store.records import PlanRecord
 
 _logger = logging.getLogger("stowplan.api.plans.ending")
 

@@ -33,8 +33,9 @@ from api.plans.traces import NoTraces, PlanTraces
 from api.reading.requests import RequestReader
 from api.schemas.plan import PlanDoc, PlanList, PlanStatus
 from api.store.admission import refuse_too_many
-from api.store.database import LeftBehind, PlanRecord, Store
+from api.store.database import Store
 from api.store.leases import Leases, Others
+from api.store.records import LeftBehind, PlanRecord
 from solver.pool import WorkerPool
 from stowplan.errors import Issue, StowplanError
 

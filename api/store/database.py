@@ -1,8 +1,8 @@
 """Plans, comparisons and snapshots. What is final survives a restart, and what is not has an owner."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextvars import Context
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
@@ -30,92 +30,12 @@ from api.store.leases import (
     take_waiting,
 )
 from api.store.listing import listed
+from api.store.records import LeftBehind, NewPlan, PlanNews, PlanRecord, SnapshotRecord
 from api.store.tables import BODIES, COMPARISONS, LEASES, NOTES, PLAN_EVENTS, PLANS, POSTED, SNAPSHOTS
 from api.store.texts import Body, PlanInput
 from stowplan.errors import StowplanError
 
 _ACTIVE = [status.value for status in PlanStatus if not status.final]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanRecord:
-    """One row of the plans, without its input and events. Times are Unix seconds; documents are JSON text.
-
-    `sequence` orders plans by arrival; the store gives it out.
-    """
-
-    id: str
-    policy: str
-    status: PlanStatus
-    queued_at_s: float
-    version: str
-    input_hash: str
-    options: str
-    timings: str
-    sequence: int = 0
-    idempotency_key: str | None = None
-    building_at_s: float | None = None
-    solving_at_s: float | None = None
-    finished_at_s: float | None = None
-    objective: float | None = None
-    bound: float | None = None
-    relative_gap: float | None = None
-    outcome: str | None = None
-    failure: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeftBehind:
-    """A plan that an earlier process left unfinished.
-
-    `times_taken_up`: by how many processes, this one included, since one last ended in good order;
-    `times_begun_again`: in how many of those before this a worker had begun with it. `epoch`: of its lease; `client`:
-    who asked for it, where that is known; `wants_end`: somebody has asked for its end.
-    """
-
-    record: PlanRecord
-    times_taken_up: int
-    times_begun_again: int
-    epoch: int = 1
-    client: str | None = None
-    wants_end: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewPlan:
-    """A plan that is asked for.
-
-    `posted_hash`: of the request as it was posted; `notes`: what is said of what was filled in; `due_s`: its turn,
-    the smallest is next.
-    """
-
-    record: PlanRecord
-    asked: PlanInput
-    posted_hash: str | None = None
-    notes: str | None = None
-    client: str | None = None
-    due_s: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanNews:
-    """What a plan that is not final has told since it was written last: its state, and events as JSON text by id."""
-
-    plan_id: str
-    epoch: int
-    status: PlanStatus
-    building_at_s: float | None
-    solving_at_s: float | None
-    events: Mapping[int, str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotRecord:
-    """One stored snapshot; `document` is JSON text."""
-
-    id: str
-    created_at_s: float
-    document: Body
 
 
 _RECORD_COLUMNS = [PLANS.c[field.name] for field in fields(PlanRecord)]

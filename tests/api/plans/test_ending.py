@@ -15,7 +15,8 @@ from api.plans.run import RunningPlan
 from api.plans.termination import Termination
 from api.plans.traces import NoTraces
 from api.schemas.plan import FailureDoc, PlanStatus
-from api.store.database import PlanRecord, Store
+from api.store.database import Store
+from api.store.records import PlanRecord
 from solver.pool import WorkerPool
 from tests.api.store.test_database import ASKED, RECORD
 

@@ -16,7 +16,8 @@ from api.plans.reading import ReadPlan
 from api.plans.service import Plans
 from api.plans.submission import Submission
 from api.reading.requests import RequestReader
-from api.store.database import NewPlan, Store
+from api.store.database import Store
+from api.store.records import NewPlan
 from solver.pool import QueueFullError, WorkerPool
 from tests.api.store.test_database import ASKED, RECORD
 

@@ -15,9 +15,10 @@ from sqlalchemy import Connection, insert, select, text
 
 from api.common.errors import IdempotencyConflictError, StoreError, StoreUnavailableError
 from api.schemas.plan import PlanStatus
-from api.store.database import NewPlan, PlanRecord, SnapshotRecord, Store
+from api.store.database import Store
 from api.store.dialects.frequent import Frequent
 from api.store.leases import Leases, Others
+from api.store.records import NewPlan, PlanRecord, SnapshotRecord
 from api.store.tables import BODIES, RUNS
 from api.store.texts import Body, PlanInput
 from solver.pool import QueueFullError
