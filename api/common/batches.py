@@ -46,6 +46,8 @@ class Batches(Generic[PreparedT, DoneT]):
         self._finish = finish
         self._asked: queue.SimpleQueue[_Asked[PreparedT, DoneT] | None] = queue.SimpleQueue()
         self._is_closed = False
+        # Nothing is asked for behind the end, where nobody would answer.
+        self._closing = threading.Lock()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -57,17 +59,19 @@ class Batches(Generic[PreparedT, DoneT]):
         ShuttingDownError
             When it is closed.
         """
-        if self._is_closed:
-            raise ShuttingDownError("the service stops; ask again when it is back")
         loop = get_running_loop()
         answer: Future[DoneT] = loop.create_future()
-        self._asked.put(_Asked(prepare=prepare, context=copy_context(), loop=loop, answer=answer))
+        with self._closing:
+            if self._is_closed:
+                raise ShuttingDownError("the service stops; ask again when it is back")
+            self._asked.put(_Asked(prepare=prepare, context=copy_context(), loop=loop, answer=answer))
         return await answer
 
     def close(self) -> None:
         """Do what has been asked for, and nothing more."""
-        self._is_closed = True
-        self._asked.put(None)
+        with self._closing:
+            self._is_closed = True
+            self._asked.put(None)
         self._thread.join()
 
     def _run(self) -> None:

@@ -227,6 +227,10 @@ class StoreError(StowplanError):
     code: ClassVar[str] = "store_error"
 
 
+class StoreUnavailableError(StoreError):
+    """The database takes nothing now, whatever it is: another program writes, or the connection is lost."""
+
+
 class WorkerTimeoutError(StowplanError):
     """A worker did not answer in time."""
 

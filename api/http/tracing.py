@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from api.common.asking import request_id_now
 from api.plans.traces import spans_of
 from api.schemas.plan import PlanStatus
-from api.store.database import PlanRecord
+from api.store.records import PlanRecord
 from stowplan import __version__
 
 _PATH = "/v1/traces"

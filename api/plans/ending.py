@@ -1,12 +1,13 @@
 """How plans of a service end: one after another, and each as the store has it."""
 
 import json
+import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 
-from api.common.errors import StoreError
 from api.common.events import STATE, EventLog
 from api.common.metrics import Metrics
 from api.common.unstored import UnstoredEnds
@@ -15,8 +16,10 @@ from api.plans.sharing import one_thread
 from api.plans.termination import Termination, final_record
 from api.plans.traces import PlanTraces
 from api.schemas.plan import PlanStatus
-from api.store.database import PlanRecord, Store
-from stowplan.errors import InputError
+from api.store.database import Store
+from api.store.records import PlanRecord
+
+_logger = logging.getLogger("stowplan.api.plans.ending")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,20 +75,22 @@ class Endings:
         """End all plans that have come to it; to wait for the disk takes as long for one as for many."""
         endings: list[_Ending] = []
         while self._ended:
-            ending = self._ending(*self._ended.popleft())
-            if ending is not None:
-                endings.append(ending)
+            plan, termination = self._ended.popleft()
+            with _logged(plan):
+                ending = self._ending(plan, termination)
+                if ending is not None:
+                    endings.append(ending)
         are_stored = self._stored_together(endings) if len(endings) > 1 else {}
         for ending in endings:
-            self._finish(ending, are_stored.get(ending.record.id))
+            with _logged(ending.plan):
+                self._finish(ending, are_stored.get(ending.record.id))
 
     def _stored_together(self, endings: Sequence["_Ending"]) -> dict[str, bool]:
-        """Whether each end is this service's to say, by id; empty where the database takes none now."""
+        """Whether each end is this service's to say, by id; empty where the database does not take all of them."""
         ends = [(ending.record, ending.events, ending.plan.epoch) for ending in endings]
         try:
             stored = self._store.finish_plans(ends)
-        except (StoreError, InputError):
-            # One by one they are tried, and told of.
+        except Exception:  # noqa: BLE001 - one by one they are tried, and told of
             return {}
         return dict(zip((record.id for record, _, _ in ends), stored, strict=True))
 
@@ -112,12 +117,15 @@ class Endings:
     def _finish(self, ending: "_Ending", is_stored: bool | None) -> None:
         """Store an end where that has not been done, and tell of it."""
         plan, record, termination = ending.plan, ending.record, ending.termination
-        if is_stored is None:
-            self._unstored.write(record.id, partial(self._store_end, ending))
-        else:
-            self._take_out(ending, is_stored=is_stored)
-        if not self._store.is_shared:
-            self._conclude(plan, record)
+        try:
+            if is_stored is None:
+                self._unstored.write(record.id, partial(self._store_end, ending))
+            else:
+                self._take_out(ending, is_stored=is_stored)
+        finally:
+            # Who waits for it has it, also where the database will never take it.
+            if not self._store.is_shared:
+                self._conclude(plan, record)
         if termination.outcome is not None and "solve" in termination.outcome.times.wall_s:
             seconds = termination.outcome.times.wall_s["solve"]
             self._metrics.solve_seconds.labels(record.policy, termination.outcome.solver).observe(seconds)
@@ -148,3 +156,12 @@ class Endings:
         self._running.pop(plan.record.id, None)
         # Whoever follows it here goes on with what is told there.
         self._follow(plan.record.id, plan.drop())
+
+
+@contextmanager
+def _logged(plan: RunningPlan) -> Iterator[None]:
+    """Tell of what goes wrong with one end, which must not keep others from theirs."""
+    try:
+        yield
+    except Exception:
+        _logger.exception("plan %s does not end as it should", plan.record.id)

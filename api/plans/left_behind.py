@@ -13,7 +13,8 @@ from api.convert.reading import MalformedJsonError
 from api.plans.reading import ReadPlan
 from api.plans.sharing import one_thread
 from api.schemas.plan import FailureDoc, PlanStatus
-from api.store.database import LeftBehind, Store
+from api.store.database import Store
+from api.store.records import LeftBehind
 from stowplan.errors import InputError, Issue
 from stowplan.records import from_document
 

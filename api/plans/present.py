@@ -16,7 +16,7 @@ from api.schemas.plan import (
     TimingsDoc,
     UsedOptionsDoc,
 )
-from api.store.database import PlanRecord
+from api.store.records import PlanRecord
 
 PLANS_PATH = "/v1/plans"
 

@@ -14,7 +14,7 @@ from api.plans.outcome import PLAN_TASK
 from api.plans.termination import Termination, termination_of_error, termination_of_outcome
 from api.reading.packed import key_of
 from api.schemas.plan import PlanStatus
-from api.store.database import PlanRecord
+from api.store.records import PlanRecord
 from models.plan import PlanRequest, PlanTask
 from models.planning_task import resumed
 from solver.monitor import Progress

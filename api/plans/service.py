@@ -33,8 +33,9 @@ from api.plans.traces import NoTraces, PlanTraces
 from api.reading.requests import RequestReader
 from api.schemas.plan import PlanDoc, PlanList, PlanStatus
 from api.store.admission import refuse_too_many
-from api.store.database import LeftBehind, PlanRecord, Store
+from api.store.database import Store
 from api.store.leases import Leases, Others
+from api.store.records import LeftBehind, PlanRecord
 from solver.pool import WorkerPool
 from stowplan.errors import Issue, StowplanError
 
@@ -303,12 +304,19 @@ class Plans:
             self._coming |= ids
             try:
                 found = self._store.add_each(groups, self._refuse)
-                return [self._begun(each, of) for each, of in zip(submissions, found, strict=True)]
+                failed: dict[str, Exception] = {}
+                return [self._begun(each, of, failed) for each, of in zip(submissions, found, strict=True)]
             finally:
                 self._coming -= ids
 
-    def _begun(self, submission: Prepared[Submission], found: Sequence[str] | Exception) -> str | Exception:
-        """Queue a plan that is stored, unless it was known; gives its id."""
+    def _begun(
+        self, submission: Prepared[Submission], found: Sequence[str] | Exception, failed: dict[str, Exception]
+    ) -> str | Exception:
+        """Queue a plan that is stored, unless it was known; gives its id.
+
+        `failed`: plans of this batch that could not be queued, and so are stored no more. Others may have asked for
+        the same one with its key.
+        """
         if isinstance(found, Exception):
             return found
         (id_,), record = found, submission.value.new.record
@@ -316,8 +324,8 @@ class Plans:
             try:
                 submission.context.run(self._begin, record, submission.value.asked)
             except Exception as error:  # noqa: BLE001 - whoever asked gets it
-                return error
-        return id_
+                failed[id_] = error
+        return failed.get(id_, id_)
 
     def _refuse(self, num_new: int, others: Others) -> None:
         if self._stopping:

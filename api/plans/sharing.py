@@ -20,8 +20,9 @@ from api.common.errors import StoreError
 from api.common.events import EventLog, PlanEvent
 from api.plans.run import RunningPlan
 from api.schemas.plan import PlanStatus
-from api.store.database import LeftBehind, PlanNews, Store
+from api.store.database import Store
 from api.store.leases import LOOK, Leases, live
+from api.store.records import LeftBehind, PlanNews
 
 # How often it looks at everything, and says that it lives.
 LOOK_S = 1.0

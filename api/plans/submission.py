@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from api.common.asking import caller_now
 from api.plans.reading import ReadPlan
 from api.schemas.plan import PlanStatus, TimingsDoc
-from api.store.database import NewPlan, PlanRecord
+from api.store.records import NewPlan, PlanRecord
 from stowplan import __version__
 from stowplan.records import to_json
 

@@ -9,7 +9,7 @@ from api.convert.outcome import MS_PER_S
 from api.convert.request import issue_in_request
 from api.plans.outcome import Planned
 from api.schemas.plan import FailureDoc, PlanStatus, TimingsDoc
-from api.store.database import PlanRecord
+from api.store.records import PlanRecord
 from models.planning_task import limit_named
 from solver.pool import DeadlineError
 from solver.result import Limit, TerminationReason

@@ -5,7 +5,7 @@ from typing import Protocol
 
 from api.convert.outcome import MS_PER_S
 from api.schemas.plan import TimingsDoc
-from api.store.database import PlanRecord
+from api.store.records import PlanRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from api.plans.service import Plans
 from api.plans.variants import COMPARE_PLANS, READ_VARIANTS, DrawnTexts, PlanText, PlanTexts, ReadVariant, VariantsText
 from api.reading.readers import Readers
 from api.schemas.what_if import PlanDifferenceDoc, PlannedVariantDoc, VariantAnswer, VariantDoc, WhatIfDoc
-from api.store.database import PlanRecord
+from api.store.records import PlanRecord
 from solver.pool import WorkerPool
 
 _FIGURE_TASK = "api.plans.difference_figure:figure_task"

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, func, select
 from sqlalchemy.exc import DataError, DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from api.common.errors import StoreError
+from api.common.errors import StoreError, StoreUnavailableError
 from api.store.dialects.base import Dialect, Listener
 from api.store.dialects.postgresql import Postgresql, reason
 from api.store.dialects.sqlite import Sqlite
@@ -121,6 +121,8 @@ class Database:
             raise InputError(f"{self._dialect.name} cannot hold or find this: {reason(error)}") from error
         except (DBAPIError, PoolTimeoutError) as error:
             name, remedy = self._dialect.name, self._dialect.remedy(error)
-            raise StoreError(f"{name} cannot be {done}: {reason(error)}{remedy}") from error
+            is_for_all = isinstance(error, PoolTimeoutError) or self._dialect.is_unavailable(error)
+            kind = StoreUnavailableError if is_for_all else StoreError
+            raise kind(f"{name} cannot be {done}: {reason(error)}{remedy}") from error
         # What has been written meanwhile may have gone where nobody finds it.
         self._dialect.refuse()

@@ -1,13 +1,13 @@
 """Plans, comparisons and snapshots. What is final survives a restart, and what is not has an owner."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextvars import Context
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
 
-from api.common.errors import IdempotencyConflictError, StoreError
+from api.common.errors import IdempotencyConflictError, StoreUnavailableError
 from api.schemas.plan import PlanStatus
 from api.store.audit import note_change, note_deletion
 from api.store.bodies import body_of, forget_bodies, keep_body
@@ -30,92 +30,12 @@ from api.store.leases import (
     take_waiting,
 )
 from api.store.listing import listed
+from api.store.records import LeftBehind, NewPlan, PlanNews, PlanRecord, SnapshotRecord
 from api.store.tables import BODIES, COMPARISONS, LEASES, NOTES, PLAN_EVENTS, PLANS, POSTED, SNAPSHOTS
 from api.store.texts import Body, PlanInput
-from stowplan.errors import InputError, StowplanError
+from stowplan.errors import StowplanError
 
 _ACTIVE = [status.value for status in PlanStatus if not status.final]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanRecord:
-    """One row of the plans, without its input and events. Times are Unix seconds; documents are JSON text.
-
-    `sequence` orders plans by arrival; the store gives it out.
-    """
-
-    id: str
-    policy: str
-    status: PlanStatus
-    queued_at_s: float
-    version: str
-    input_hash: str
-    options: str
-    timings: str
-    sequence: int = 0
-    idempotency_key: str | None = None
-    building_at_s: float | None = None
-    solving_at_s: float | None = None
-    finished_at_s: float | None = None
-    objective: float | None = None
-    bound: float | None = None
-    relative_gap: float | None = None
-    outcome: str | None = None
-    failure: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeftBehind:
-    """A plan that an earlier process left unfinished.
-
-    `times_taken_up`: by how many processes, this one included, since one last ended in good order;
-    `times_begun_again`: in how many of those before this a worker had begun with it. `epoch`: of its lease; `client`:
-    who asked for it, where that is known; `wants_end`: somebody has asked for its end.
-    """
-
-    record: PlanRecord
-    times_taken_up: int
-    times_begun_again: int
-    epoch: int = 1
-    client: str | None = None
-    wants_end: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewPlan:
-    """A plan that is asked for.
-
-    `posted_hash`: of the request as it was posted; `notes`: what is said of what was filled in; `due_s`: its turn,
-    the smallest is next.
-    """
-
-    record: PlanRecord
-    asked: PlanInput
-    posted_hash: str | None = None
-    notes: str | None = None
-    client: str | None = None
-    due_s: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanNews:
-    """What a plan that is not final has told since it was written last: its state, and events as JSON text by id."""
-
-    plan_id: str
-    epoch: int
-    status: PlanStatus
-    building_at_s: float | None
-    solving_at_s: float | None
-    events: Mapping[int, str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotRecord:
-    """One stored snapshot; `document` is JSON text."""
-
-    id: str
-    created_at_s: float
-    document: Body
 
 
 _RECORD_COLUMNS = [PLANS.c[field.name] for field in fields(PlanRecord)]
@@ -168,11 +88,12 @@ class Store(Database):
                     except StowplanError as error:
                         # Nothing of it has been inserted.
                         found.append(error)
-        except (StoreError, InputError) as error:
-            if len(groups) == 1:
-                return [error]
+        except StoreUnavailableError as error:
+            # To try them one by one would wait as often.
+            return [error] * len(groups)
+        except Exception as error:  # noqa: BLE001 - whoever asked gets it
             # What one of them holds may be why.
-            return [self.add_each([group], admit)[0] for group in groups]
+            return [error] if len(groups) == 1 else self._add_one_by_one(groups, admit)
         return found
 
     def finish_plans(self, ends: Sequence[tuple[PlanRecord, str, int | None]]) -> list[bool]:
@@ -352,6 +273,16 @@ class Store(Database):
             ids = take_over(connection, self, COMPARISONS.name)
             query = select(COMPARISONS.c.document).where(COMPARISONS.c.id.in_(ids)).order_by(COMPARISONS.c.sequence)
             return list(connection.scalars(query)) if ids else []
+
+    def _add_one_by_one(
+        self, groups: Sequence[tuple[Sequence[NewPlan], Context]], admit: Callable[[int, Others], None]
+    ) -> list[list[str] | Exception]:
+        found: list[list[str] | Exception] = []
+        for group in groups:
+            found += self.add_each([group], admit)
+            if isinstance(found[-1], StoreUnavailableError):
+                return found + found[-1:] * (len(groups) - len(found))
+        return found
 
     def _add_plans(
         self, connection: Connection, new: Sequence[NewPlan], admit: Callable[[int, Others], None]

@@ -6,7 +6,8 @@ from api.common.errors import NotFoundError
 from api.common.times import time_of
 from api.schemas.service import SnapshotLinksDoc, SnapshotReceiptDoc
 from api.schemas.snapshot import PlannedSnapshotReference, SnapshotDoc, SnapshotReference
-from api.store.database import SnapshotRecord, Store
+from api.store.database import Store
+from api.store.records import SnapshotRecord
 from api.store.resolved import LegalSnapshot, ResolvedSnapshot, resolved
 from api.store.texts import Body
 

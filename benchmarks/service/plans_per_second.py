@@ -24,7 +24,8 @@ import numpy as np
 import typer
 
 from api.schemas.plan import PlanStatus
-from api.store.database import PlanRecord, Store
+from api.store.database import Store
+from api.store.records import PlanRecord
 from api.store.texts import Body, PlanInput
 from benchmarks.rows import Row, show, write
 from benchmarks.service.load import small_request

@@ -34,7 +34,7 @@ from api.plans.reading import READ_PLAN, ReadPlan
 from api.schemas.export import ExportDoc, PlanExportBody, PlanExportDoc
 from api.schemas.plan import EVENT_DATA, PageQuery, PlanDoc, PlanList
 from api.schemas.request import PlanBody
-from api.store.database import PlanRecord
+from api.store.records import PlanRecord
 from executor.export import FORMATS, PLAN_FORMATS
 from executor.export.options import MAX_OPTIONS, option_words, read_options
 

@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import DBAPIError
 
 
 class Listener(Protocol):
@@ -75,6 +76,10 @@ class Dialect(ABC):
     @abstractmethod
     def remedy(self, error: Exception) -> str:
         """What can be done about an error, to be said behind it; empty where that is not known."""
+
+    @abstractmethod
+    def is_unavailable(self, error: DBAPIError) -> bool:
+        """Whether an error is that of anything that is asked for now, and not of what was to be written."""
 
     @property
     def is_shared(self) -> bool:

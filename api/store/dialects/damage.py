@@ -12,7 +12,8 @@ from api.common.errors import StoreError
 
 # A small database is looked at as a whole; one of gigabytes must not keep the service from starting.
 _LOOK_S = 2.0
-_PRIMARY_CODE = 0xFF
+# Of an error; what is above says more of it.
+PRIMARY_CODE = 0xFF
 _RECOVERY = (
     "stop the service, then give it a copy that `stowplan backup` has made, or what `sqlite3 DAMAGED .recover | "
     "sqlite3 RECOVERED` can still read"
@@ -30,7 +31,7 @@ _logger = logging.getLogger("stowplan.api.store.dialects.damage")
 
 def remedy(error: BaseException | None) -> str:
     """What can be done about an error of SQLite, to be said behind it; empty where that is not known."""
-    found = _REMEDIES.get(getattr(error, "sqlite_errorcode", 0) & _PRIMARY_CODE)
+    found = _REMEDIES.get(getattr(error, "sqlite_errorcode", 0) & PRIMARY_CODE)
     return f"; {found}" if found else ""
 
 

@@ -21,7 +21,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from api.common.errors import StoreError
@@ -67,6 +67,8 @@ _WATCH_S = 5.0
 # How long an own session may take to end that the server has not known to be lost, or to say how a transaction ended.
 _ENDING_S = 5.0
 _POLL_S = 0.05
+# Classes of its codes: it has no more room, or memory, or a row exceeds a limit.
+_TOO_LARGE = ("53", "54")
 _HOLDER = """
 SELECT a.application_name, coalesce(host(a.client_addr), 'this machine')
 FROM pg_locks l JOIN pg_database d ON d.oid = l.database AND d.datname = current_database()
@@ -157,6 +159,11 @@ class Postgresql(Dialect):
             return ""
         self._lost = f"{self.name} is lost: {reason(error)}"
         return "; the connection is made anew when it is asked again"
+
+    def is_unavailable(self, error: DBAPIError) -> bool:
+        """Whether the server is lost, or lets others go first; a smaller plan may fit what it has left."""
+        code = getattr(error.orig, "sqlstate", None) or ""
+        return isinstance(error, OperationalError) and not code.startswith(_TOO_LARGE)
 
     @property
     def is_shared(self) -> bool:

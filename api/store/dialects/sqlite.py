@@ -14,7 +14,7 @@ from sqlalchemy.pool import StaticPool
 
 from api.common.errors import StoreError
 from api.store.dialects.base import Dialect
-from api.store.dialects.damage import look_for_damage, remedy
+from api.store.dialects.damage import PRIMARY_CODE, look_for_damage, remedy
 from api.store.dialects.file import DatabaseFile
 
 _APPLICATION_ID = 0x53544F57  # "STOW" in the header of the file
@@ -80,6 +80,11 @@ class Sqlite(Dialect):
     def remedy(self, error: Exception) -> str:
         """What can be done about an error of SQLite."""
         return remedy(error.orig) if isinstance(error, DBAPIError) else ""
+
+    def is_unavailable(self, error: DBAPIError) -> bool:
+        """Whether another program writes, or the file cannot be used; a smaller plan may fit a disk that is full."""
+        code = getattr(error.orig, "sqlite_errorcode", 0) & PRIMARY_CODE
+        return isinstance(error.orig, sqlite3.OperationalError) and code != sqlite3.SQLITE_FULL
 
     def reading(self, write_lock: AbstractContextManager[object]) -> AbstractContextManager[object]:
         """A database in memory has one connection, which readers and writers share."""

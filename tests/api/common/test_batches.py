@@ -1,10 +1,13 @@
 """Work that is finished together: who gets which answer, in whose context, and what comes while it is busy."""
 
 import asyncio
+import queue
 import threading
 from collections.abc import Sequence
 from contextvars import ContextVar
 from functools import partial
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -111,3 +114,24 @@ def test_what_was_asked_for_is_done_when_it_closes_and_nothing_after() -> None:
     assert asyncio.run(main()) == [4, 8, 12]
     with pytest.raises(ShuttingDownError):
         asyncio.run(_asked(batches, 2))
+
+
+def test_what_is_asked_for_while_it_closes_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Late(queue.SimpleQueue[object]):
+        """What comes here gives the end the time to come first."""
+
+        def put(self, item: object, *args: Any) -> None:
+            if item is not None:
+                closing.start()
+                closing.join(0.02)
+            super().put(item, *args)
+
+    monkeypatch.setattr("api.common.batches.queue", SimpleNamespace(SimpleQueue=Late, Empty=queue.Empty))
+    batches: Batches[int, int] = Batches("desk", Desk().finish)
+    closing = threading.Thread(target=batches.close)
+
+    async def main() -> int:
+        return await asyncio.wait_for(_asked(batches, 2), 1.0)
+
+    assert asyncio.run(main()) == 4
+    closing.join()

@@ -16,6 +16,7 @@ from api.plans.termination import Termination
 from api.plans.traces import NoTraces
 from api.schemas.plan import FailureDoc, PlanStatus
 from api.store.database import Store
+from api.store.records import PlanRecord
 from solver.pool import WorkerPool
 from tests.api.store.test_database import ASKED, RECORD
 
@@ -30,9 +31,12 @@ class Ended:
         self.record = replace(RECORD, id=f"plan-{number}", idempotency_key=None, timings=TIMINGS)
         self.events, self.notes, self.queued_s, self.epoch, self.asked = EventLog(), (), 0.0, 1, None
         self.num_asked = 0
+        self.is_odd = False
 
     def decide(self) -> bool:
         self.num_asked += 1
+        if self.is_odd:
+            raise ValueError("an odd plan")
         return self.num_asked == 1
 
 
@@ -65,3 +69,48 @@ def test_ends_that_come_together_are_all_stored_and_told(*, takes_many: bool, mo
         assert all(plan.events.closed for plan in plans)
         stored = [store.plan(plan.record.id) for plan in plans]
         assert [record and record.status for record in stored] == [PlanStatus.FAILED] * 4
+
+
+class OddTraces(NoTraces):
+    """Traces that do not take the end of one plan."""
+
+    def ended(self, asked: object, record: PlanRecord) -> None:  # noqa: ARG002 - as traces are told
+        if record.id == "plan-1":
+            raise RuntimeError("an odd trace")
+
+
+@pytest.mark.parametrize("fault", ["plan", "traces", "database"])
+def test_a_plan_that_does_not_end_as_it_should_keeps_none_from_its_end(
+    fault: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def finish_plan(record: PlanRecord, events: str, epoch: int | None = None) -> bool:
+        if record.id == "plan-1":
+            raise OverflowError("an odd number")
+        return finish(record, events, epoch)
+
+    def finish_plans(ends: Any) -> list[bool]:
+        return [finish_plan(*end) for end in ends]
+
+    opened = threading.Event()
+    with closing(Store(None)) as store:
+        finish = store.finish_plan
+        if fault == "database":
+            monkeypatch.setattr(store, "finish_plan", finish_plan)
+            monkeypatch.setattr(store, "finish_plans", finish_plans)
+        plans = [Ended(k) for k in range(4)]
+        plans[1].is_odd = fault == "plan"
+        for plan in plans:
+            store.add_plan(plan.record, ASKED)
+        running = cast("dict[str, RunningPlan]", {plan.record.id: plan for plan in plans})
+        traces = OddTraces() if fault == "traces" else NoTraces()
+        endings = Endings(store, Metrics(WorkerPool(1, 0)), traces, running, lambda *_: None)
+        endings._thread.submit(opened.wait)
+        for plan in plans:
+            endings.end(cast("RunningPlan", plan), FAILED)
+        opened.set()
+        endings.close()
+        found = [store.plan(plan.record.id) for plan in plans]
+        is_stored = [record is not None and record.status is PlanStatus.FAILED for record in found]
+        assert is_stored == [True, fault == "traces", True, True]
+        assert [plan.events.closed for plan in plans] == [True, fault != "plan", True, True]
+        assert "plan plan-1 does not end as it should" in caplog.text

@@ -19,10 +19,11 @@ from api.common.settings import Settings
 from api.plans import planning, sharing
 from api.schemas.plan import PlanStatus
 from api.store import leases
-from api.store.database import NewPlan, SnapshotRecord, Store
+from api.store.database import Store
 from api.store.dialects.statements import tell
 from api.store.forecasters import ForecasterStore
 from api.store.leases import Leases, live
+from api.store.records import NewPlan, SnapshotRecord
 from api.store.replays import ReplayStore
 from api.store.texts import Body, PlanInput
 from solver.pool import WorkerPool

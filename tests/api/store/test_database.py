@@ -4,22 +4,23 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from contextvars import copy_context
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from sqlalchemy import Connection, insert, select, text
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 
-from api.common.errors import IdempotencyConflictError, StoreError
+from api.common.errors import IdempotencyConflictError, StoreError, StoreUnavailableError
 from api.schemas.plan import PlanStatus
-from api.store.database import NewPlan, PlanRecord, SnapshotRecord, Store
+from api.store.database import Store
 from api.store.dialects.frequent import Frequent
 from api.store.leases import Leases, Others
+from api.store.records import NewPlan, PlanRecord, SnapshotRecord
 from api.store.tables import BODIES, RUNS
 from api.store.texts import Body, PlanInput
 from solver.pool import QueueFullError
@@ -38,6 +39,10 @@ RECORD = PlanRecord(
     idempotency_key="key",
 )
 ASKED = PlanInput(rest='{"policy":"sia"}', snapshot=Body.of('{"jobs":[]}'))
+
+
+def _new(id_: str, asked: PlanInput = ASKED, **changes: Any) -> NewPlan:
+    return NewPlan(record=replace(RECORD, id=id_, idempotency_key=None, **changes), asked=asked)
 
 
 def test_a_plan_is_kept_changed_and_deleted(location: Path | str | None) -> None:
@@ -308,15 +313,54 @@ def test_plans_that_come_together_are_admitted_refused_and_known_each_by_itself(
         }
 
 
-def test_a_plan_that_the_database_does_not_take_keeps_none_from_being_stored(location: Path | str | None) -> None:
-    odd = replace(RECORD, id="plan-2", idempotency_key=None, version=None)  # type: ignore[arg-type]
-    good = [replace(RECORD, id=id_, idempotency_key=None) for id_ in ("plan-1", "plan-3")]
-    asked = [[NewPlan(record=record, asked=ASKED)] for record in (good[0], odd, good[1])]
+@pytest.mark.parametrize(("version", "kind"), [(None, StoreError), ("\ud800", UnicodeEncodeError)])
+def test_a_plan_that_the_database_does_not_take_keeps_none_from_being_stored(
+    location: Path | str | None, version: Any, kind: type[Exception]
+) -> None:
+    asked = [[_new("plan-1")], [_new("plan-2", version=version)], [_new("plan-3")]]
     with closing(Store(location)) as store:
         first, refused, last = store.add_each([(new, copy_context()) for new in asked], lambda *_: None)
         assert (first, last) == (["plan-1"], ["plan-3"])
-        assert isinstance(refused, StoreError)
+        assert isinstance(refused, kind)
         assert {record.id for record in store.plans(9, None, [])} == {"plan-1", "plan-3"}
+
+
+def test_a_plan_that_is_larger_than_the_room_left_keeps_none_from_being_stored(tmp_path: Path) -> None:
+    large = PlanInput(rest="{}", snapshot=Body.of(Random(0).randbytes(200_000).hex()))  # noqa: S311 - what cannot be made smaller
+    with closing(Store(tmp_path / "plans.sqlite")) as store:
+        with store.writing() as connection:
+            num_pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
+            connection.exec_driver_sql(f"PRAGMA max_page_count = {num_pages + 2}")
+        asked = [_new("plan-1"), _new("plan-2", large), _new("plan-3")]
+        first, refused, last = store.add_each([([new], copy_context()) for new in asked], lambda *_: None)
+        assert (first, last) == (["plan-1"], ["plan-3"])
+        assert isinstance(refused, StoreError)
+        assert "full" in str(refused)
+
+
+@pytest.mark.parametrize("num_before", [0, 1])
+def test_plans_wait_once_for_a_database_that_takes_none(
+    num_before: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another program begins to write before them, or when one is odd and they are tried one by one."""
+
+    def transaction() -> AbstractContextManager[Connection]:
+        if len(begun) == num_before:
+            other.execute("BEGIN IMMEDIATE")
+        begun.append(None)
+        return begin()
+
+    begun: list[None] = []
+    asked = [_new("plan-0", version=None), *(_new(f"plan-{k}") for k in range(1, 4))]
+    path = tmp_path / "plans.sqlite"
+    with closing(Store(path)) as store, closing(sqlite3.connect(path, isolation_level=None)) as other:
+        with store.writing() as connection:
+            connection.exec_driver_sql("PRAGMA busy_timeout = 1")
+        begin = store._dialect.transaction
+        monkeypatch.setattr(store._dialect, "transaction", transaction)
+        found = store.add_each([([new], copy_context()) for new in asked], lambda *_: None)
+        assert [type(each) for each in found] == [StoreUnavailableError] * 4
+        assert len(begun) == num_before + 1
 
 
 def test_a_frequent_statement_is_for_the_same_values_every_time() -> None:

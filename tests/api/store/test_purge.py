@@ -11,11 +11,12 @@ from sqlalchemy import func, insert, select, update
 from api.common.settings import Settings
 from api.schemas.plan import PlanStatus
 from api.store.audit import AuditLog
-from api.store.database import SnapshotRecord, Store
+from api.store.database import Store
 from api.store.deployments import DeploymentStore, ToldDeployment, delete_old_deployments
 from api.store.keys import RequestKey
 from api.store.leases import lease, live
 from api.store.purge import DAY_S, Purged, Retention, purge
+from api.store.records import SnapshotRecord
 from api.store.replays import ReplayStore
 from api.store.tables import AUDIT, BODIES, DEPLOYMENTS, LEASES, PLANS, REPLAYS, RESERVATIONS, RUNS, STEPS
 from api.store.texts import Body, PlanInput

@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import insert, select, text
 from sqlalchemy.engine.default import DefaultDialect
 
-from api.common.errors import StoreError
+from api.common.errors import StoreError, StoreUnavailableError
 from api.store.database import Store
 from api.store.dialects import postgresql as dialect
 from api.store.dialects.statements import tell
@@ -62,6 +62,19 @@ def test_what_one_tells_another_one_hears(store: Store, url: str) -> None:
         assert heard == [f"{store.owner} plan-1", f"{store.owner} plan-2"]
         # Nobody tells anything: it waits for as long as it was told to.
         assert listener.heard(0.01) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    # A disk that is full; a row that is too long; a statement that took too long; a server that ends.
+    [("53100", StoreError), ("54000", StoreError), ("57014", StoreUnavailableError), ("57P01", StoreUnavailableError)],
+)
+def test_it_is_known_whether_an_error_is_that_of_anything_that_is_written_now(
+    code: str, kind: type[StoreError], store: Store
+) -> None:
+    with pytest.raises(StoreError) as refused, store.writing() as connection:
+        connection.execute(text(f"DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = '{code}'; END $$"))
+    assert type(refused.value) is kind
 
 
 def test_services_write_one_after_another(store: Store, url: str) -> None:
