@@ -2,6 +2,7 @@
 
     python -m benchmarks horizon-decisions
     python -m benchmarks horizon-decisions --horizon '{"restart_price":2}' --no-replay --seeds 5
+    python -m benchmarks horizon-decisions --no-replay --no-flat --result horizon_decisions_tiered
 
 replay     decisions of a replay of Helios 1 on 64 GPUs, by the rules of `sia-replays`: median and 95th percentile
 generated  busy clusters of `workloads.generators`, seven of ten jobs run: the same over seeds of the least of the runs
@@ -56,6 +57,8 @@ def main(
     seeds: Annotated[int, typer.Option(min=1, help="Of generated clusters, from 0 on.")] = 3,
     runs: Annotated[int, typer.Option(min=1, help="Of each.")] = 3,
     replay: Annotated[bool, typer.Option(help="Replay a trace on 64 GPUs, too.")] = True,
+    flat: Annotated[bool, typer.Option(help="Clusters without tiers, too.")] = True,
+    result: Annotated[str, typer.Option(help="Name of the file of results.")] = "horizon_decisions",
 ) -> None:
     """Measure decisions of horizon by size: CPU by phase beside the targets, and how it grows."""
     given = json.loads(horizon)
@@ -64,12 +67,13 @@ def main(
         rows.append(_replayed(given))
         print(rows[-1], flush=True)
     parameters = HorizonParameters(**given)
-    for row in chain(_generated(parameters, seeds, runs), _tiered(parameters, seeds, runs)):
+    generated = _generated(parameters, seeds, runs) if flat else iter(())
+    for row in chain(generated, _tiered(parameters, seeds, runs)):
         rows.append(row)
         print(row, flush=True)
     protocol = f"parameters {horizon}; {seeds} seeds, {runs} runs of each; CPU seconds of one process"
     show(protocol, rows)
-    print(write("horizon_decisions", protocol, rows))
+    print(write(result, protocol, rows))
 
 
 def _replayed(given: dict[str, object]) -> Row:

@@ -277,12 +277,12 @@ def _use(
         return sparse.csc_array((taken[schedule, column], row, heads), shape=(num_rows, now.size))
     num_rows += len(shapes.rooms) * num_later
     of_type = np.arange(shapes.num_types)[:, None] == shapes.type_index
-    takes = sparse.csc_array(np.concatenate([of_type * shapes.num_gpus, shapes.rooms]))
+    takes = sparse.csc_array(np.concatenate([of_type * shapes.num_gpus, shapes.rooms]).astype(np.float64))
     # What a configuration takes is repeated in every interval in which a schedule has it.
     num = np.diff(takes.indptr)[held]
     ends = np.cumsum(num)
     entry = np.arange(num.sum()) + np.repeat(takes.indptr[held] - (ends - num), num)
     row = takes.indices[entry] * num_later + np.repeat(column, num)
     values = np.repeat(share[schedule, column], num) * takes.data[entry]
-    heads = np.concatenate([[0], ends])[np.searchsorted(schedule, np.arange(now.size + 1))]
+    heads = np.concatenate([[0], np.cumsum(np.bincount(schedule, weights=num, minlength=now.size).astype(np.int64))])
     return sparse.csc_array((values, row, heads), shape=(num_rows, now.size))
