@@ -12,6 +12,9 @@ from typing import Any, Generic, TypeVar
 K = TypeVar("K")
 V = TypeVar("V")
 # By id: the object, and where something is kept of it by the same id. One reference for all maps, as it takes longest.
+# Threads that meet need no lock (which a fork, or a collection amid `put`, could find taken). Each step on a dict or a
+# list is whole; `setdefault` gives all that come with an object one reference, and the others go without a call. What
+# `_forget` takes out is of an object that nobody can ask for any more, whose id is not given again before it is done.
 _alive: dict[int, tuple["weakref.ref[Any]", list[dict[int, Any]]]] = {}
 
 
@@ -29,22 +32,23 @@ class OfLiving(Generic[K, V]):
     """
 
     def __init__(self) -> None:
-        # An entry goes before its object's memory does, and so before another object can have its id.
-        self._found: dict[int, V] = {}
+        self._found: dict[int, tuple[weakref.ref[K], V]] = {}
 
     def get(self, thing: K) -> V | None:
         """What was found of an object; None when nothing was."""
-        return self._found.get(id(thing))
+        known = self._found.get(id(thing))
+        # An entry that was left behind, however that came, is not that of the object that has its id now.
+        return known[1] if known is not None and known[0]() is thing else None
 
     def put(self, thing: K, found: V) -> None:
         """Keep what was found of an object, in place of what was found before."""
         key = id(thing)
+        known = _alive.get(key)
+        if known is None:
+            known = _alive.setdefault(key, (weakref.ref(thing, partial(_forget, key)), []))
         if key not in self._found:
-            known = _alive.get(key)
-            if known is None:
-                known = _alive[key] = (weakref.ref(thing, partial(_forget, key)), [])
             known[1].append(self._found)
-        self._found[key] = found
+        self._found[key] = (known[0], found)
 
 
 class OfUnchanged(Generic[K, V]):
@@ -77,4 +81,5 @@ def _forget(key: int, _: object, alive: dict[int, tuple[Any, list[dict[int, Any]
     # At the end of the interpreter names of modules go before objects do.
     _, keepers = alive.pop(key)
     for found in keepers:
-        del found[key]
+        # Two threads that were the first to put something there have both said so.
+        found.pop(key, None)

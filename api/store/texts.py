@@ -18,8 +18,7 @@ class _Packer(threading.local):
     """A stream whose parts know nothing of one another, as each ends with a full flush: to make a stream takes longer
     than to compress a part."""
 
-    def __init__(self) -> None:
-        self.stream = zlib.compressobj(_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
+    stream: "zlib._Compress | None" = None
 
 
 _packer = _Packer()
@@ -32,8 +31,13 @@ def compressed(data: bytes) -> bytes:
 
 def deflated(data: bytes) -> bytes:
     """Compress a part of what is to be stored, without what lies before it."""
-    stream = _packer.stream
-    return stream.compress(data) + stream.flush(zlib.Z_FULL_FLUSH)
+    stream, _packer.stream = _packer.stream, None
+    if stream is None:
+        stream = zlib.compressobj(_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
+    part = stream.compress(data) + stream.flush(zlib.Z_FULL_FLUSH)
+    # Not after an error: what the stream has taken would come before the next part, which may be another client's.
+    _packer.stream = stream
+    return part
 
 
 def joined(parts: Iterable[bytes], whole: bytes) -> bytes:

@@ -22,7 +22,7 @@ cannot be violated by keeping.
 
 Nearly always one or two moves are enough. What a move does to the rows depends on the size of the job, on how much is
 free beside it, and on the size of its node, so that all different ones are soon tried, the cheapest first; only when
-none of them is enough the program is solved.
+none of them is enough, or nodes are so large that they are many, the program is solved.
 
 Assembled from arrays: Pyomo takes a second to load, and the declaration in `models.placement.moves_declaration`, which
 tests compare, ten times what the solve does.
@@ -43,11 +43,13 @@ from solver.solve import solve
 
 # A boolean variable above this is chosen; incumbents are integers up to the solver's tolerance.
 _CHOSEN = 0.5
+# Kinds of jobs of which pairs are tried: more take longer than the program.
+_MOST_KINDS = 48
 
 
 def few_moves(pool: Pool, kept: Sequence[Demand]) -> tuple[Demand, ...] | None:
     """The jobs that have to move, where these are one or two: the fewest, then those with the fewest GPUs, of equals
-    the first. None where more have to.
+    the first. None where more have to, or where there are too many kinds of jobs to try all pairs.
 
     Parameters
     ----------
@@ -65,6 +67,8 @@ def few_moves(pool: Pool, kept: Sequence[Demand]) -> tuple[Demand, ...] | None:
         if not alike or (len(alike) == 1 and alike[0].now[0][0] != node):
             alike.append(demand)
         tenants.setdefault(node, []).append(demand)
+    if len(kinds) > _MOST_KINDS:
+        return None
     singles = sorted((alike[0] for alike in kinds.values()), key=_num_gpus)
     for demand in singles:
         if _is_enough(pool, (demand,)):
@@ -87,7 +91,10 @@ def _pairs(
             yield from islice(apart, 1)
     known: set[tuple[object, ...]] = set()
     for node, jobs in tenants.items():
-        for one, other in combinations(jobs, 2):
+        of_size: dict[int, list[Demand]] = {}
+        for demand in jobs:
+            of_size.setdefault(demand.num_gpus, []).append(demand)
+        for one, other in combinations([demand for alike in of_size.values() for demand in alike[:2]], 2):
             sizes = sorted((one.num_gpus, other.num_gpus))
             kind = *sizes, pool.free[node].bit_count(), pool.size_of(node)
             if kind not in known:

@@ -17,6 +17,8 @@ from stowplan.arrays import FloatVector, IntVector, Mask
 
 # Newton's matrix is dense in the coupling rows; beyond this many the structure is not what this is made for.
 MAX_COUPLING_ROWS = 64
+# Relative: what a sum of many terms may be off.
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -72,9 +74,12 @@ class ChoiceProblem:
 
     def refutes(self, multipliers: FloatVector, bound: float) -> bool:
         """Whether L(`multipliers`) = `bound` proves that no choice keeps the coupling rows, not even within the
-        tolerance of points: all that do would cost more than the dearest choice."""
-        beyond = FEASIBILITY_TOLERANCE * np.maximum(np.abs(self.limit), 1.0)
-        return bound - float(beyond @ multipliers) > self.highest
+        tolerance of points: all that do would cost more than the dearest choice, and more than sums may be rounded."""
+        most = np.abs(self.limit)
+        beyond = FEASIBILITY_TOLERANCE * np.maximum(most, 1.0)
+        added = np.maximum.reduceat(np.abs(self.cost) + abs(self.coupling) @ multipliers, self.start[:-1])
+        rounding = _ROUNDING * (abs(self.offset) + float(self.copies @ added + most @ multipliers))
+        return bound - float(beyond @ multipliers) > self.highest + rounding
 
     def sampled(self, classes: IntVector) -> "ChoiceProblem":
         """The classes (increasing) alone, with their share of what all blocks together may use.

@@ -929,8 +929,9 @@ class HorizonParametersDoc(TypedDict, closed=True):
     horizon_s: NotRequired[float | None]
     """
     When the last interval ends, at least num_intervals x interval_s; of one interval that. null: with a
-    backlog_efficiency after half an hour, or six times the dearest start if that is more; without when all that is left
-    can be done.
+    backlog_efficiency after half an hour, one interval after interval_s, or six times the dearest start if that is more
+    (of a running job that must move restart_price times its restart_cost_s); without when all that is left can be done,
+    one interval after interval_s.
     """
     restart_price: NotRequired[float]
     """
@@ -961,7 +962,7 @@ class HorizonParametersDoc(TypedDict, closed=True):
     """
     throughput: NotRequired[float]
     """
-    What a second of work counts that a job could do in the first interval where it is fastest, and does not.
+    What a second of work counts that a job could do within interval_s where it is fastest, and does not.
     """
     backlog_efficiency: NotRequired[float | None]
     """

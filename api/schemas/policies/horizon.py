@@ -33,9 +33,10 @@ class HorizonParametersDoc(ParametersDoc):
     """How many intervals there are, each longer than the one before; 1 looks at the present alone."""
     horizon_s: Positive | None = None
     """When the last interval ends, at least num_intervals x interval_s; of one interval that. null: with a
-    backlog_efficiency after half an hour, or six times the dearest start if that is more; without when all that is left
-    can be done."""
-    restart_price: Annotated[float, Field(ge=0, le=1e6)] = 1.0
+    backlog_efficiency after half an hour, one interval after interval_s, or six times the dearest start if that is more
+    (of a running job that must move restart_price times its restart_cost_s); without when all that is left can be done,
+    one interval after interval_s."""
+    restart_price: Annotated[float, Field(ge=0, le=MOST_PRICE)] = 1.0
     """How many times its restart cost a running job loses with a change. For completion_time one that was moved often
     is taken to be moved as often again, and loses as much more."""
     longest_wait_s: Positive | None = 21_600.0
@@ -51,7 +52,7 @@ class HorizonParametersDoc(ParametersDoc):
     lateness: Annotated[float, Field(ge=0, le=MOST_PRICE)] = 0.0
     """What a second after its deadline_s counts, beside what every second of a job does."""
     throughput: Annotated[float, Field(ge=0, le=MOST_PRICE)] = 0.0
-    """What a second of work counts that a job could do in the first interval where it is fastest, and does not."""
+    """What a second of work counts that a job could do within interval_s where it is fastest, and does not."""
     backlog_efficiency: Annotated[float, Field(ge=LEAST_EFFICIENCY, le=1)] | None = 0.4
     """What has not ended with the last interval is done then by all GPUs together, the shortest job first, at this part
     of the speed that they have where each helps most. A horizon_s that is given should be near, but several times what

@@ -25,7 +25,8 @@ class _Prepared:
     parameters: tuple[tuple[str, _Processor, Any], ...]
 
     def execute(self, connection: Connection, values: Mapping[str, Any]) -> sqlite3.Cursor:
-        """Carry it out in the transaction of the connection; DBAPIError when SQLite refuses."""
+        """Carry it out in the transaction of the connection; when SQLite refuses, the DBAPIError (DataError,
+        IntegrityError, ...) that SQLAlchemy has for it."""
         if values.keys() != self.names:
             raise ValueError(f"{self.text} is for values of {sorted(self.names)}, not {sorted(values)}")
         given = [
@@ -37,7 +38,7 @@ class _Prepared:
         try:
             return driver.execute(self.text, given)
         except sqlite3.Error as error:
-            raise DBAPIError(self.text, None, error) from error
+            raise DBAPIError.instance(self.text, None, error, sqlite3.Error, dialect=connection.dialect) from error
 
 
 class Frequent:

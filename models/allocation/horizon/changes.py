@@ -12,9 +12,27 @@ import numpy as np
 
 from models.allocation.horizon.schedules import NOTHING
 from models.workload import Job
-from stowplan.arrays import FloatMatrix, FloatVector, IntVector
+from stowplan.arrays import FloatMatrix, FloatVector, IntVector, Mask
 
 LEAST_HELD = 3.0
+
+
+def first_start_seconds(
+    jobs: Sequence[Job], price: float, seconds: FloatMatrix, current: IntVector, runs: Mask
+) -> FloatVector:
+    """(J,) what a job pays before it works at all: its restart cost, and `price` times that if it runs and cannot go on
+    as it is. Changes that follow are left out: there are as many as the horizon has room for. See `change_seconds`.
+
+    Parameters
+    ----------
+    runs
+        (J,) whether the job runs.
+    """
+    cost_s = np.array([job.restart_cost_s for job in jobs], dtype=np.float64)
+    moves = runs.copy()
+    stays = np.flatnonzero(current != NOTHING)
+    moves[stays] &= ~np.isfinite(seconds[stays, current[stays]])
+    return np.where(moves, price * cost_s, cost_s)
 
 
 def change_seconds(
@@ -34,8 +52,9 @@ def change_seconds(
     once_s = price * np.array([job.restart_cost_s for job in jobs], dtype=np.float64)
     held_s = np.array([job.age_s / (1 + job.num_restarts) for job in jobs], dtype=np.float64)
     held_s = np.maximum(held_s, LEAST_HELD * once_s)
-    stays_s = seconds[np.arange(len(jobs)), current]
-    left_s = np.where(current == NOTHING, seconds.min(axis=1, initial=np.inf), stays_s)
+    left_s = seconds.min(axis=1, initial=np.inf)
+    stays = np.flatnonzero(current != NOTHING)
+    left_s[stays] = seconds[stays, current[stays]]
     there_s = np.minimum(left_s, horizon_s)
     often = np.divide(there_s, held_s, out=np.ones_like(held_s), where=once_s > 0)
     return np.asarray(once_s * np.maximum(often, 1.0))

@@ -2,8 +2,8 @@
 
 Given are the plan, the schedules behind it (`outlook`) and the goodputs. When jobs end under their schedules, what
 these take of later intervals, what a change costs and what the calendar leaves is computed again, schedule by schedule
-and node by node; no code is shared with `schedules`, `openings`, `arrivals`, `objective` and `instance`. Whether the
-GPUs are legal is `models.placement.check`'s part.
+and node by node; no code is shared with `schedules`, `openings`, `arrivals`, `changes`, `objective` and `instance`.
+Whether the GPUs are legal is `models.placement.check`'s part.
 """
 
 import math
@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
-from statistics import median
 
 from models.allocation.block_check import allows, held_shape, kept_shape, node_sizes
 from models.allocation.horizon.arrivals_check import Arrivals
+from models.allocation.horizon.changes_check import Changes, together_s, work_left
 from models.allocation.horizon.horizon_end_check import expected_end_s
 from models.allocation.horizon.objective_check import Worth, fair_share
 from models.allocation.horizon.openings_check import LaterGpus
@@ -27,7 +27,6 @@ from models.allocation.plan_check import (
     running_jobs,
     score_violations,
 )
-from models.allocation.work_left import remaining_samples
 from models.configurations import ConfigurationSet
 from models.performance.goodput.matrix import GoodputMatrix
 from models.plan import Plan
@@ -37,8 +36,6 @@ from stowplan.errors import Issue
 
 # Relative; shares and GPUs are sums that a solver has rounded.
 _TOLERANCE = 1e-5
-# A job is taken to hold GPUs for so many times what the change to them costs, however young it is.
-_LEAST_HELD = 3.0
 _NOWHERE: Shape = ("", 0, 0, 0.0)
 
 
@@ -117,7 +114,7 @@ class _Audit:
             self._shares.setdefault(shape[:3], []).append(shape[3])
         self._node_size = node_sizes(self._shares)
         self.pinned = pinned_jobs(snapshot)
-        self._runs = running_jobs(snapshot)
+        runs = running_jobs(snapshot)
         self._there = LaterGpus(snapshot, calendar, parameters.epsilon, self.pinned)
         self._usable = self._there.most
         self._classed = outlook.tiers is not None
@@ -127,24 +124,25 @@ class _Audit:
         speeds = {
             job.id: self._speeds(job, goodput) for job, goodput in zip(snapshot.jobs, matrix.goodput, strict=True)
         }
-        left = _left(snapshot.jobs, speeds)
+        left = work_left(snapshot.jobs, speeds)
         self._seconds: Mapping[str, Mapping[Shape, float]] = {
             name: {shape: left[name] / speed for shape, speed in known.items()} for name, known in speeds.items()
         }
+        self._changes = Changes(parameters.restart_price, runs, self._seconds, self._kept_shape, self._index)
         self._jobs = snapshot.jobs
         planned = [job for job in snapshot.jobs if job.id not in self.pinned]
         known = ((self._able(job), job.attained_gpu_s) for job in planned)
         part = sum(self._usable.values()) / max(1, sum(node.num_gpus for node in snapshot.cluster.nodes))
         self._arrivals = Arrivals(parameters.arrivals_per_h * part, known, self._usable)
         self._end_s = expected_end_s(
-            parameters, ((job.restart_cost_s, self._able(job)) for job in planned), self._there.num_now
+            parameters, ((self._changes.first_start_s(job), self._able(job)) for job in planned), self._there.num_now
         )
         share = fair_share(snapshot)
         self.worth = Worth(
             snapshot,
             parameters,
             {job.id: self._fair_s(job, share) for job in snapshot.jobs},
-            {job.id: self._together_s(job) for job in planned},
+            {job.id: together_s(self._able(job), self._usable) for job in planned},
             self._bounds_s[-1] if self._bounds_s else 0.0,
         )
 
@@ -188,16 +186,18 @@ class _Audit:
         """When a job ends under a schedule."""
         seconds = self._seconds[job.id]
         begins_s, left = 0.0, 1.0
-        cost_s = self._start_s(job)
+        cost_s = self._changes.start_s(job, self._end_s)
         if planned.now is not None:
             begins_s = 0.0 if self._stays(job, planned) else cost_s
             whole_s = seconds.get(planned.now, math.nan)
             if planned.change_s is None:
                 return begins_s + whole_s
             left -= max(0.0, planned.change_s - begins_s) / whole_s
-            change_s = self._change_s(job)
+            change_s = self._changes.change_s(job, self._end_s)
             # Who has not begun when the change comes saves no start.
-            cost_s = max(change_s, self._start_s(job)) if planned.change_s <= begins_s else change_s
+            cost_s = (
+                max(change_s, self._changes.start_s(job, self._end_s)) if planned.change_s <= begins_s else change_s
+            )
         if planned.later is not None and planned.change_s is not None:
             return planned.change_s + cost_s + left * seconds.get(planned.later, math.nan)
         return self._bounds_s[-1] + cost_s + left * self._fastest_s(job)
@@ -206,7 +206,7 @@ class _Audit:
         """Part of what is left of a job now that a schedule leaves when the last interval ends."""
         seconds, left = self._seconds[job.id], 1.0
         if planned.now is not None and planned.change_s is not None:
-            begins_s = 0.0 if self._stays(job, planned) else self._start_s(job)
+            begins_s = 0.0 if self._stays(job, planned) else self._changes.start_s(job, self._end_s)
             left -= max(0.0, planned.change_s - begins_s) / seconds.get(planned.now, math.nan)
         last = planned.now if planned.change_s is None else planned.later
         if last is None:
@@ -241,7 +241,7 @@ class _Audit:
             wrong = f"lie between {len(bounds_s)} times; there must be {it.num_intervals + 1}"
         elif bounds_s[0] != 0.0 or not all(first_s < last_s for first_s, last_s in pairwise(bounds_s)):
             wrong = f"lie between {bounds_s}; these times must ascend from 0"
-        elif not math.isclose(bounds_s[1], it.interval_s, rel_tol=_TOLERANCE):
+        elif it.num_intervals > 1 and not math.isclose(bounds_s[1], it.interval_s, rel_tol=_TOLERANCE):
             wrong = f"begin with one until {bounds_s[1]:g} s; it must end at {it.interval_s:g} s"
         elif not math.isclose(bounds_s[-1], self._end_s, rel_tol=_TOLERANCE):
             wrong = f"end at {bounds_s[-1]:g} s; they must at {self._end_s:g} s"
@@ -309,7 +309,7 @@ class _Audit:
         done = 0.0
         if planned and planned[0].now is not None:
             now = planned[0].now
-            begins_s = 0.0 if self._stays(job, planned[0]) else self._start_s(job)
+            begins_s = 0.0 if self._stays(job, planned[0]) else self._changes.start_s(job, self._end_s)
             works_s = max(0.0, self._parameters.interval_s - begins_s)
             done = min(1.0, works_s / self._seconds[job.id].get(now, math.nan))
         return self.worth.lost(job, self._fastest_s(job), done)
@@ -319,9 +319,9 @@ class _Audit:
         """What leaving out a job costs that may wait no more."""
         latest_s = {}
         for job in self._jobs:
-            change_s = self._change_s(job)
+            change_s = self._changes.change_s(job, self._end_s)
             slowest_s = max(self._seconds[job.id].values(), default=0.0)
-            latest_s[job.id] = self._bounds_s[-1] + self._start_s(job) + change_s + slowest_s
+            latest_s[job.id] = self._bounds_s[-1] + self._changes.start_s(job, self._end_s) + change_s + slowest_s
             if job.id in self.pinned:
                 latest_s[job.id] = self.pinned_end_s(job)
         return 1.0 + self.worth.most(latest_s)
@@ -332,29 +332,6 @@ class _Audit:
             return self.pinned_end_s(job)
         on_share = (time_s * max(1.0, shape[2] / share) for shape, time_s in self._able(job).items())
         return min(on_share, default=0.0)
-
-    def _together_s(self, job: Job) -> float:
-        """How long all GPUs take for what is left of a job, each as fast as where it helps most; 0 where it cannot
-        run."""
-        least: dict[str, float] = {}
-        for (gpu_type, _, num_gpus, _), time_s in self._able(job).items():
-            least[gpu_type] = min(least.get(gpu_type, math.inf), time_s * num_gpus)
-        per_s = math.fsum(self._usable[gpu_type] / gpu_s for gpu_type, gpu_s in least.items() if gpu_s > 0)
-        return 1.0 / per_s if per_s > 0 else 0.0
-
-    def _start_s(self, job: Job) -> float:
-        """What its first GPUs cost, or other ones."""
-        return self._change_s(job) if job.id in self._runs else job.restart_cost_s
-
-    def _change_s(self, job: Job) -> float:
-        """What a change costs with those that follow it until the job ends where it is, or until the horizon."""
-        once_s = job.restart_cost_s * self._parameters.restart_price
-        if once_s == 0:
-            return 0.0
-        seconds, kept = self._seconds[job.id], self._kept_shape(job)
-        left_s = min(seconds.values(), default=math.inf) if kept not in self._index else seconds.get(kept, math.inf)
-        held_s = max(job.age_s / (1 + job.num_restarts), _LEAST_HELD * once_s)
-        return once_s * max(1.0, min(left_s, self._end_s) / held_s)
 
     def _speeds(self, job: Job, goodput: FloatVector) -> Mapping[Shape, float]:
         """Goodput of every shape that the job may have."""
@@ -378,17 +355,6 @@ class _Audit:
             return False
         lax = min(self._shares[shape[:3]])
         return shape[3] == lax or self.units.largest(shape[0], shape[3]) >= shape[1]
-
-
-def _left(jobs: Sequence[Job], speeds: Mapping[str, Mapping[Shape, float]]) -> Mapping[str, float]:
-    """What is left of every job, in the unit of its goodput."""
-    unit = {
-        name: min(known.values()) / min(shape[2] for shape in known) if known else 0.0 for name, known in speeds.items()
-    }
-    said = {job.id: samples for job in jobs if (samples := remaining_samples(job)) is not None}
-    ratios = [said[job.id] / unit[job.id] / job.weight for job in jobs if job.id in said and unit[job.id] * job.weight]
-    typical = median(ratios) if ratios else 1.0
-    return {job.id: said.get(job.id, unit[job.id] * max(typical * job.weight, job.attained_gpu_s)) for job in jobs}
 
 
 def _grow_alike(bounds_s: Sequence[float]) -> bool:

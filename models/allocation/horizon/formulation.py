@@ -11,7 +11,8 @@ Sets
              it (`placement_classes`) those of several nodes once for each share that so many nodes can have between
              them: anywhere, within a minipod, within a leaf, see `classes`
   k          intervals 0..K-1 from t_k to t_(k+1); the first is as long as until the next plan, each is longer than the
-             one before by the same factor, and the last ends after half an hour, or later, see `horizon_end`
+             one before by the same factor, and the last ends after half an hour, or later, see `horizon_end`, as does
+             one alone
   P          pairs (i, c) that may be chosen now: those that Sia offers, but for those with no fewer GPUs of the type
              than another one of the same class or a laxer one in which the job ends no later. With classes a job of
              whole nodes may stay on its nodes, in a configuration of its own, or in the same one be moved
@@ -38,9 +39,9 @@ Data
   w_i        weight of job i over the weight of all jobs
   f_i        what a second of job i is taken for: F_i^-fairness, 1 on average by w. F_i: seconds that it takes from its
              start with its share of the cluster, as many GPUs as there are for each job: what it has had, and
-             min_c T_ic max(1, GPUs of c / share); the first interval at least
+             min_c T_ic max(1, GPUs of c / share); `interval_s` at least
   d_i, a_i   deadline of job i, from now (without one infinity), and how long ago it was submitted
-  q_s        what schedule s does not do in the first interval of what could be done where job i is fastest, in seconds
+  q_s        what schedule s does not do within `interval_s` of what could be done where job i is fastest, in seconds
              there
   b_s        with `backlog_efficiency` h: what of job i is left at t_K under s
   B_i        with it: sum of w_l f_l over all planned jobs l with A_l / w_l f_l >= A_i / w_i f_i, times A_i / h, where

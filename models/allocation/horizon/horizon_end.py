@@ -4,6 +4,9 @@ With a backlog as soon as plans stop lasting: half an hour, or six times what th
 ends with the starts that it makes sees none of the work that they are for. Without, when all GPUs have done what is
 left, each job where it takes the fewest GPU seconds, and then the longest of all but the longest tenth as fast as it
 goes.
+
+One interval is as long as until the next plan; with a backlog six times the dearest start if that is more, since of
+what a start that takes longer than the interval is for nothing would be seen.
 """
 
 import numpy as np
@@ -25,7 +28,7 @@ def horizon_end_s(
     seconds
         (J, C) what is left of the planned jobs where they may run later, infinity elsewhere and of other jobs.
     start_s
-        (J,) what a start of each takes.
+        (J,) what each pays before it works at all, see `changes.first_start_seconds`.
     num_gpus
         That are free for the planned jobs.
     """
@@ -34,8 +37,9 @@ def horizon_end_s(
     least_s = seconds.min(axis=1, initial=np.inf)
     able = np.isfinite(least_s)
     if parameters.backlog_efficiency is not None:
-        return max(NEAR_S, STARTS * float(start_s[able].max(initial=0.0)))
-    if not able.any():
+        near_s = parameters.interval_s if parameters.num_intervals == 1 else NEAR_S
+        return max(near_s, STARTS * float(start_s[able].max(initial=0.0)))
+    if parameters.num_intervals == 1 or not able.any():
         return parameters.interval_s
     gpu_s = (seconds * shapes.num_gpus).min(axis=1, initial=np.inf)
     return float(gpu_s[able].sum()) / max(1, num_gpus) + float(np.quantile(least_s[able], _MOST))

@@ -12,10 +12,9 @@ _MOST = 0.9
 def expected_end_s(
     parameters: HorizonParameters, jobs: Iterable[tuple[float, Mapping[Shape, float]]], num_gpus: int
 ) -> float:
-    """Of planned `jobs`, what a start takes and the seconds that are left by shape, where `num_gpus` are free."""
+    """Of planned `jobs`, what each pays before it works at all and the seconds that are left by shape, where `num_gpus`
+    are free."""
     it = parameters
-    if it.num_intervals == 1:
-        return it.interval_s
     runnable = [(cost_s, able) for cost_s, able in jobs if able]
     return max(it.num_intervals * it.interval_s, _asked_s(it, runnable, num_gpus))
 
@@ -24,8 +23,9 @@ def _asked_s(it: HorizonParameters, jobs: list[tuple[float, Mapping[Shape, float
     if it.horizon_s is not None:
         return it.horizon_s
     if it.backlog_efficiency is not None:
-        return max([NEAR_S, *(STARTS * cost_s for cost_s, _ in jobs)])
-    if not jobs:
+        near_s = NEAR_S if it.num_intervals > 1 else it.interval_s
+        return max([near_s, *(STARTS * cost_s for cost_s, _ in jobs)])
+    if not jobs or it.num_intervals == 1:
         return it.interval_s
     gpu_s = math.fsum(min(shape[2] * time_s for shape, time_s in able.items()) for _, able in jobs)
     least_s = sorted(min(able.values()) for _, able in jobs)

@@ -7,7 +7,7 @@ import numpy as np
 
 from models.allocation.horizon.arrivals import expected_gpus
 from models.allocation.horizon.backlog import Backlog, left_at_end, together_s
-from models.allocation.horizon.changes import change_seconds
+from models.allocation.horizon.changes import change_seconds, first_start_seconds
 from models.allocation.horizon.classes import (
     Classes,
     classes_pay,
@@ -184,7 +184,7 @@ def instance_of(
         parameters,
         shapes,
         np.where(later, seconds, np.inf),
-        np.array([job.restart_cost_s for job in base.jobs], dtype=np.float64),
+        first_start_seconds(base.jobs, parameters.restart_price, seconds, current, _runs(base)),
         sum(mask.bit_count() for mask in base.taken.free_masks),
     )
     intervals = growing(parameters.interval_s, parameters.num_intervals, end_s)
@@ -264,14 +264,18 @@ def _seconds(base: SiaInstance) -> FloatMatrix:
 def _work(base: SiaInstance, parameters: HorizonParameters, seconds: FloatMatrix, horizon_s: float) -> Work:
     """What is left where, and what starts and changes of the jobs cost."""
     cost_s = np.array([job.restart_cost_s for job in base.jobs], dtype=np.float64)
-    runs = np.array([job.id in base.taken.running for job in base.jobs], dtype=np.bool_)
     change_s = change_seconds(base.jobs, parameters.restart_price, seconds, base.utility.current, horizon_s)
     return Work(
         seconds=seconds,
-        start_s=np.where(runs, change_s, cost_s),
+        start_s=np.where(_runs(base), change_s, cost_s),
         change_s=change_s,
         current=base.utility.current,
     )
+
+
+def _runs(base: SiaInstance) -> Mask:
+    """(J,) jobs that run."""
+    return np.array([job.id in base.taken.running for job in base.jobs], dtype=np.bool_)
 
 
 def _per_gpu(base: SiaInstance, goodput: FloatMatrix) -> FloatVector:

@@ -41,8 +41,10 @@ class Intervals:
 
 def growing(first_s: float, num: int, end_s: float) -> Intervals:
     """Intervals from `first_s` on, each as many times longer than the one before as lets the last end at `end_s`; all
-    are equal where that is too soon."""
-    if num == 1 or end_s <= num * first_s:
+    are equal where that is too soon. One ends at `end_s`, or at `first_s` if that is later."""
+    if num == 1:
+        return Intervals(bounds_s=np.array([0.0, max(first_s, end_s)]))
+    if end_s <= num * first_s:
         return Intervals(bounds_s=first_s * np.arange(num + 1, dtype=np.float64))
     low, high = 1.0, end_s / first_s
     for _ in range(_BISECTIONS):

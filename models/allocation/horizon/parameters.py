@@ -39,8 +39,9 @@ class HorizonParameters(Parameters):
 
     interval_s: length of the first interval, about as long as until the next plan. num_intervals: how many there are;
     1 looks at the present alone. horizon_s: when the last one ends (None: with `backlog_efficiency` after half an hour,
-    or six times the dearest start if that is more; without when all that is known to be left can be done), see
-    `horizon_end`. restart_price: how many times its restart cost a running job loses with a change, beside those
+    one interval after interval_s, or six times the dearest start if that is more, for a running job that must move
+    restart_price times its restart cost; without when all that is known to be left can be done, one after interval_s),
+    see `horizon_end`. restart_price: how many times its restart cost a running job loses with a change, beside those
     that follow it, see `changes`. longest_wait_s: how old a job may get that waits; then it comes ahead of all that is
     not (None: it may wait for ever).
 
@@ -48,9 +49,9 @@ class HorizonParameters(Parameters):
     part `tail_level` of all weight (conditional value at risk), in place of the mean of all. fairness: power, from 0 to
     1, of the time that a job takes on its fair share, by which its times are divided; with 1 they are those of
     finish-time fairness (Themis, NSDI 2020). lateness: what a second after its deadline counts beside others.
-    throughput: what a second of work counts that a job could do in the first interval where it is fastest, and does
-    not. backlog_efficiency: what has not ended with the last interval is done then by all GPUs together, the shortest
-    job first, at this part of the speed that each has in its best configuration, see `backlog` (None: a plan to the end
+    throughput: what a second of work counts that a job could do within interval_s where it is fastest, and does not.
+    backlog_efficiency: what has not ended with the last interval is done then by all GPUs together, the shortest job
+    first, at this part of the speed that each has in its best configuration, see `backlog` (None: a plan to the end
     of all jobs, each goes on as it is then, whatever others need). arrivals_per_h: jobs like those that are there which
     are expected to come in an hour: what they need is kept free in later intervals, see `arrivals`. placement_classes:
     whether jobs of several nodes are planned within a unit of a tier, or wherever there is room, each with the share of
@@ -99,11 +100,11 @@ class HorizonParameters(Parameters):
             )
         if self.num_intervals == 1 and self.horizon_s not in (None, self.interval_s):
             raise InputError(
-                f"horizon_s is {self.horizon_s}; one interval ends at interval_s, {self.interval_s:g}: leave it out, "
-                "or give more intervals"
+                f"horizon_s is {self.horizon_s}; one interval can only end at interval_s, {self.interval_s:g}: leave "
+                "it out, or give more intervals"
             )
-        if not (math.isfinite(self.restart_price) and self.restart_price >= 0):
-            raise InputError(f"restart_price is {self.restart_price}; must be finite and at least 0")
+        if not 0 <= self.restart_price <= MOST_PRICE:
+            raise InputError(f"restart_price is {self.restart_price}; must be from 0 to {MOST_PRICE:g}")
         if self.longest_wait_s is not None and not (math.isfinite(self.longest_wait_s) and self.longest_wait_s > 0):
             raise InputError(f"longest_wait_s is {self.longest_wait_s}; must be finite and above 0")
         self._raise_for_terms()

@@ -94,12 +94,13 @@ class Search:
         # Who is in which unit is for HiGHS to say.
         whole = None if it.num_packing else Whole(part=part, tolerance=tolerance)
         sifted = sift(relaxed, _RELAXED * tolerance, prices, self._must_stop, whole)
-        if self._must_stop():
-            return self._concluded(sifted, self._unsolved(), sifted.reduced.bound)
-        self._of_times = self._part_of_times(sifted)
-        self._note_prices(relaxed, sifted.prices)
         bound = sifted.reduced.bound
+        self._of_times = self._part_of_times(sifted)
+        # The time may end just after this was found.
         self._offer_rounded(sifted.rounded)
+        if self._must_stop():
+            return self._concluded(sifted, self._unsolved(), bound)
+        self._note_prices(relaxed, sifted.prices)
         if self._best is not None and self._is_closed(bound, _CAREFUL):
             return self._concluded(sifted, self._best, bound)
         last = self._solve(self._near(sifted, _FEW), bound)

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from models.allocation.horizon.parameters import HorizonObjective, HorizonParameters
 from models.allocation.sia.parameters import SiaObjective, SiaParameters
 from models.allocation.sia.validation import goodput_policy_issues
+from models.placement.occupancy import occupancy
 from models.wording import counted
 from models.workload import Snapshot
 from stowplan.errors import Issue, Severity
@@ -16,7 +17,7 @@ def policy_issues(snapshot: Snapshot, parameters: HorizonParameters) -> list[Iss
     objective = SiaObjective.COMPLETION_TIME if by_time else SiaObjective.GOODPUT
     parameters_of_sia = SiaParameters(objective=objective, epsilon=parameters.epsilon)
     found = goodput_policy_issues(snapshot, parameters_of_sia, "horizon")
-    return [*found, *_deadline_warnings(snapshot, parameters)]
+    return [*found, *_deadline_warnings(snapshot, parameters), *_horizon_warnings(snapshot, parameters)]
 
 
 def _deadline_warnings(snapshot: Snapshot, parameters: HorizonParameters) -> Iterator[Issue]:
@@ -27,5 +28,27 @@ def _deadline_warnings(snapshot: Snapshot, parameters: HorizonParameters) -> Ite
             code="ignored_field",
             pointer=f"/jobs/{said[0]}/deadline_s",
             detail=f"is not used where lateness is 0, and is given for {counted(len(said), 'job')}",
+            severity=Severity.WARNING,
+        )
+
+
+def _horizon_warnings(snapshot: Snapshot, parameters: HorizonParameters) -> Iterator[Issue]:
+    """Who cannot work at all before a horizon that is given, so that with a backlog starting is worth no more than
+    waiting: said once, at the first job."""
+    end_s, by_time = parameters.horizon_s, parameters.objective is HorizonObjective.COMPLETION_TIME
+    if end_s is None or parameters.backlog_efficiency is None or not by_time:
+        return
+    taken = occupancy(snapshot)
+    late = []
+    for k, job in enumerate(snapshot.jobs):
+        price = parameters.restart_price if job.id in taken.running else 1.0
+        if price * job.restart_cost_s >= end_s and not taken.keepable(job.id):
+            late.append(k)
+    if late:
+        yield Issue(
+            code="horizon_too_near",
+            pointer=f"/jobs/{late[0]}/restart_cost_s",
+            detail=f"a start takes no less than horizon_s, {end_s:g}, for {counted(len(late), 'job')}, which may not "
+            "be started for it; give a later one, several times what starts take, or leave it out",
             severity=Severity.WARNING,
         )

@@ -77,6 +77,7 @@ class _Rounds:
     """`state` changes with every round; `columns` by what tells them apart.
 
     by_utility: a heap of what was offered, also of what is so no longer: most utility first, then jobs in their order.
+    without: jobs that have no offer yet. looking: those with an offer that looks at GPUs. A round looks at these alone.
     """
 
     state: ClusterState
@@ -88,14 +89,22 @@ class _Rounds:
     offered: dict[str, _Offered] = field(default_factory=dict)
     by_utility: list[tuple[float, int, int, str, _Offered]] = field(default_factory=list)
     num_offers: int = 0
+    positions: Mapping[str, int] = field(init=False)
+    without: list[str] = field(init=False)
+    looking: dict[str, frozenset[Gpu]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        # Scale-outs leave jobs in their order.
+        self.without = list(self.state.running)
+        self.positions = {job_id: position for position, job_id in enumerate(self.without)}
 
     def best(self) -> Column | None:
         """The column of most worth; among equals that of the job that comes first."""
-        for position, job_id in enumerate(self.state.running):
-            if job_id not in self.offered:
-                self._offer(job_id, position, self._outlook(job_id))
+        for job_id in self.without:
+            self._offer(job_id, self._outlook(job_id))
+        self.without.clear()
         while self.by_utility:
-            _, position, _, job_id, offered = self.by_utility[0]
+            *_, job_id, offered = self.by_utility[0]
             if self.offered.get(job_id) is not offered:
                 heappop(self.by_utility)
                 continue
@@ -103,38 +112,43 @@ class _Rounds:
                 return offered.best
             # Fewer GPUs may be released than when it was estimated.
             outlook = self._outlook(job_id)
-            self._offer(job_id, position, outlook if outlook.utility < offered.utility else self.ask(job_id))
+            self._offer(job_id, outlook if outlook.utility < offered.utility else self.ask(job_id))
         return None
 
-    def _offer(self, job_id: str, position: int, offered: _Offered) -> None:
-        """Put an offer in place of the one that a job has; `position`: of the job among those that run."""
+    def _offer(self, job_id: str, offered: _Offered) -> None:
+        """Put an offer in place of the one that a job has."""
         self.offered[job_id] = offered
+        if offered.horizon:
+            self.looking[job_id] = offered.horizon
+        else:
+            self.looking.pop(job_id, None)
         # The third number tells equal offers of one job apart, which have no order.
         self.num_offers += 1
-        heappush(self.by_utility, (-offered.utility, position, self.num_offers, job_id, offered))
+        heappush(self.by_utility, (-offered.utility, self.positions[job_id], self.num_offers, job_id, offered))
 
     def apply(self, column: Column) -> None:
         """Scale the job out; offers that this changes become estimates."""
         job_id = column.job_id
         before, offered = self.state.running[job_id], self.offered.pop(job_id)
+        self.looking.pop(job_id, None)
         added = column.added - (self.applied[job_id].added if job_id in self.applied else frozenset())
         after = replace(before, plan=column.build(), throughput=column.throughput, expansions=column.expansions)
         self.state.running[job_id] = after
         self.state.take(before.gpu_type, added)
         self.applied[job_id] = column
-        for position, other in enumerate(self.state.running):
-            offer = self.offered.get(other)
-            if offer is not None and offer.horizon & added:
-                # Its column may be gone.
-                self._offer(other, position, replace(offer, is_estimate=True, best=None))
+        for other in [other for other, horizon in self.looking.items() if not added.isdisjoint(horizon)]:
+            # Its column may be gone.
+            self._offer(other, replace(self.offered[other], is_estimate=True, best=None))
         larger = tuple(
             replace(candidate, added=candidate.added - added)
             for candidate in offered.candidates
             if candidate.added > added
         )
         rest = self._rated(after, larger, offered.horizon - added)
-        if rest.best is not None:
-            self._offer(job_id, list(self.state.running).index(job_id), rest)
+        if rest.best is None:
+            self.without.append(job_id)
+        else:
+            self._offer(job_id, rest)
 
     def ask(self, job_id: str) -> _Offered:
         """What the job can have of the GPUs that are released now."""

@@ -12,7 +12,7 @@ from models.parallelism.incremental.candidates import Skeleton
 from models.parallelism.incremental.configs import StageShapes
 from models.parallelism.incremental.options import IncrementalOptions
 from models.parallelism.incremental.problem import Problem
-from models.parallelism.incremental.progress import Reached, progress_of, start_key
+from models.parallelism.incremental.progress import Reached, searches, start_key
 from models.parallelism.incremental.search import Search
 from models.parallelism.incremental.selection import Balanced
 from models.parallelism.results import IncrementalResult, Step
@@ -47,19 +47,18 @@ def expand(
     num_added = list(accumulate(len(piece) for piece in pieces))
     problem = Problem.of(model, plan, options, added=order[: num_added[-1]])
     search = Search(problem.tables, problem.landscape, options)
-    known, nodes = progress_of(problem.tables), problem.landscape.nodes
-    key = start_key(plan, options, model.fabric, len(nodes))
-    start = known.start(key)
+    key = start_key(problem.tables, plan, options, model.fabric, len(problem.landscape.nodes))
+    start = searches.start(key)
     if start is None:
         start = _start(problem, model, search)
-        known.keep_start(key, start)
-    reached = start
+        searches.keep_start(key, start)
+    reached, is_kept = start, True
     for piece, count, available in zip(pieces, num_added, _prefixes(problem, pieces), strict=True):
         added = piece, model.fabric.host(piece[0][0])
         after = reached.after.get(added)
         if after is None:
             after = _next(problem, model, search, reached, order[:count], available)
-            known.keep(reached, added, after)
+            is_kept = is_kept and searches.keep(key, start, reached, added, after)
         reached = after
     return IncrementalResult(order=order, base_throughput=plan.global_batch / start.time_s, steps=reached.steps)
 

@@ -3,9 +3,9 @@
 T tensor degrees, K kinds of nodes, B numbers of micro-batches; local batches run from 0 to the global batch G.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from models.performance.iteration.model import PerformanceModel
 from models.performance.iteration.profile import LayerCost, ModelProfile
 from models.performance.iteration.shares import StageShares
 from stowplan.arrays import FloatArray, IntArray
+from stowplan.recent import Recent
 
 _COSTS = (
     "compute",
@@ -29,7 +30,10 @@ _COSTS = (
 # seconds, and layers of its stages.
 Choice = tuple[int, int, float, tuple[int, ...]]
 
-# Tables of jobs that are not the same, and of what they may do. A table of a batch of 1,024 takes some 200 KB.
+# Bytes of all tables that are kept, and of one of them: they grow with the batch, a table of 1,024 takes some 450 KB.
+_MOST_BYTES = 2**26
+_MOST_OF_ONE = _MOST_BYTES // 4
+# Tables of jobs that are not the same, and of what they may do: their choices take memory, too.
 _MOST_TABLES = 64
 # Answers that tables remember, of some hundred bytes each.
 _MOST_CHOICES = 2048
@@ -69,8 +73,10 @@ class CostTables:
 
     Attributes
     ----------
+    facts
+        What tells tables apart: those of equal facts are equal.
     model
-        On no node: what is here does not depend on where the job is.
+        On no node: what is here does not depend on where the job is. It cannot be retrained.
     degrees
         (T,) tensor degrees that the model admits, ascending.
     num_micro_batches, micro_batch
@@ -83,6 +89,7 @@ class CostTables:
         (K, T, G + 1) tensor-parallel communication of a forward pass of the mean layer, by local batch.
     """
 
+    facts: Hashable
     model: PerformanceModel
     kinds: tuple[Kind, ...]
     degrees: IntArray
@@ -111,7 +118,19 @@ class CostTables:
         InputError
             When the model does not know a GPU type.
         """
-        return _tables(_Facts(model), kinds, tuple(degrees), num_micro_batches)
+        facts = _Facts(model), kinds, tuple(degrees), num_micro_batches
+        found = kept.get(facts)
+        if found is None:
+            found = _tables(*facts)
+            kept.put(facts, found, found.num_bytes)
+        return found
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory of the tables, with those that are made when they are asked for."""
+        num_kinds, num_degrees, length = self.forward_s.shape
+        # Three given, `layer_s`, and of `fill_order` the times, and samples of every kind.
+        return int(self.forward_s.itemsize * num_kinds * num_degrees * length * (5 + num_kinds))
 
     @cached_property
     def choices(self) -> dict[bytes, tuple[Choice, ...]]:
@@ -208,8 +227,9 @@ class _Facts:
     __slots__ = ("_key", "model")
 
     def __init__(self, model: PerformanceModel) -> None:
-        # Kept as long as the tables: not with all nodes of a cluster.
-        self.model = replace(model, fabric=replace(model.fabric, hosts={}))
+        # Kept as long as the tables: not with all nodes of a cluster, which the way to retrain has, too. Tables are of
+        # the checkpointing that the model has.
+        self.model = replace(model, fabric=replace(model.fabric, hosts={}), retrained=None)
         self._key = (
             *map(id, (model.profile, model.coefficients, model.memory_bytes)),
             *(model.headroom, model.fabric.saturation_bytes, model.send_receive),
@@ -223,7 +243,6 @@ class _Facts:
         return isinstance(other, _Facts) and self._key == other._key
 
 
-@lru_cache(maxsize=_MOST_TABLES)
 def _tables(
     facts: _Facts, kinds: tuple[Kind, ...], degrees: tuple[int, ...], num_micro_batches: int | None
 ) -> CostTables:
@@ -240,6 +259,7 @@ def _tables(
     forward = np.array([c.compute_s for c in of_types])[:, None, None] * samples / degree
     ratio = np.array([c.backward_ratio for c in of_types])[:, None, None]
     return CostTables(
+        facts=(facts, kinds, degrees, num_micro_batches),
         model=model,
         kinds=kinds,
         degrees=tp,
@@ -252,3 +272,6 @@ def _tables(
         usable_bytes=np.array([model.usable_bytes(kind.gpu_type) for kind in kinds]),
         communication_s=np.asarray(communication),
     )
+
+
+kept: Recent[CostTables] = Recent(most=_MOST_BYTES, most_of_one=_MOST_OF_ONE, most_entries=_MOST_TABLES)

@@ -5,7 +5,8 @@ configuration alone. So the rows of jobs whose performance equals that of the jo
 copied, and only the other pairs are searched; models that were fitted are not fitted again. Tables are looked up anew,
 which takes no longer than a copy. The result is that of `evaluate`.
 
-What is kept is bounded: a few rounds, and together no more than so many bytes. A round that alone has more is not kept.
+What is kept is bounded: a few rounds, and together no more than so many bytes. A round that alone has more is not kept,
+and neither is one without configurations, of a cluster that is down, which tells nothing.
 """
 
 import threading
@@ -66,6 +67,8 @@ def evaluate_round(jobs: Sequence[Job], configurations: ConfigurationSet, wanted
     before = _most_alike(shared, configurations)
     known = None if before is None else _known(before, shared, configurations, wanted)
     matrix = evaluate(jobs, configurations, wanted, known)
+    if not len(configurations):
+        return matrix
     has_model = np.zeros(len(jobs), dtype=np.bool_)
     has_model[list(matrix.models)] = True
     now = _Round(

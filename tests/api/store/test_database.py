@@ -1,5 +1,6 @@
 """The database: what it keeps, and what it refuses."""
 
+import os
 import sqlite3
 import threading
 from collections.abc import Callable
@@ -8,9 +9,11 @@ from contextvars import copy_context
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from typing import cast
 
 import pytest
-from sqlalchemy import insert, select, text
+from sqlalchemy import Connection, insert, select, text
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 
 from api.common.errors import IdempotencyConflictError, StoreError
 from api.schemas.plan import PlanStatus
@@ -20,6 +23,7 @@ from api.store.leases import Leases, Others
 from api.store.tables import BODIES, RUNS
 from api.store.texts import Body, PlanInput
 from solver.pool import QueueFullError
+from stowplan.errors import InputError
 
 PAGE = 4096
 RECORD = PlanRecord(
@@ -324,3 +328,35 @@ def test_a_frequent_statement_is_for_the_same_values_every_time() -> None:
             statement.change(connection, {"hash": "b", "num_bytes": 1})
         with pytest.raises(ValueError, match="made in Python"):
             Frequent(insert(RUNS)).change(connection, {"job_id": "a", "launch": 1})
+
+
+def _take_at_most(connection: Connection, num_bytes: int) -> None:
+    """Longer texts and rows are refused."""
+    driver = cast("sqlite3.Connection", connection.connection.driver_connection)
+    driver.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, num_bytes)
+
+
+@pytest.mark.parametrize(
+    ("values", "error"),
+    [({"data": bytes(2000)}, DataError), ({"num_bytes": None, "data": b""}, IntegrityError)],
+)
+def test_errors_of_a_frequent_statement_are_those_of_sqlalchemy(
+    values: dict[str, object], error: type[DBAPIError]
+) -> None:
+    statement, values = insert(BODIES), {"hash": "a", "num_bytes": 1, **values}
+    with closing(Store(None)) as store, store.writing() as connection:
+        _take_at_most(connection, 1000)
+        with pytest.raises(error) as usual:
+            connection.execute(statement, values)
+        with pytest.raises(error) as frequent:
+            Frequent(statement).change(connection, values)
+        assert type(frequent.value) is type(usual.value) is error
+
+
+def test_an_end_that_the_database_cannot_hold_is_told_from_one_that_it_does_not_take_now() -> None:
+    with closing(Store(None)) as store:
+        store.add_plan(RECORD, ASKED)
+        with store.writing() as connection:
+            _take_at_most(connection, 5000)
+        with pytest.raises(InputError, match="too big"):
+            store.finish_plan(replace(RECORD, outcome=os.urandom(9000).hex()), "[]")

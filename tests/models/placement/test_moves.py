@@ -82,6 +82,24 @@ def test_one_or_two_moves_are_those_of_the_program(monkeypatch: pytest.MonkeyPat
     assert {1, 2} < set(counts)
 
 
+def test_pairs_of_too_many_kinds_are_not_tried() -> None:
+    """A job of every size on its own node of 64 GPUs, and one whole node wanted: any one is enough, the smallest first;
+    of many kinds that is left to the program."""
+    for num_kinds, is_tried in ((10, True), (60, False)):
+        sizes = range(1, num_kinds + 1)
+        jobs = [
+            Demand(job_id=str(k), num_nodes=1, num_gpus=k, whole=False, now=((k, (1 << k) - 1),), stays=True)
+            for k in sizes
+        ]
+        new = Demand(job_id="new", num_nodes=1, num_gpus=64, whole=True, now=(), stays=False)
+        pool = Pool(
+            node_size=64, sizes=dict.fromkeys(sizes, 64), free=dict.fromkeys(sizes, (1 << 64) - 1), demands=[*jobs, new]
+        )
+        for demand in jobs:
+            pool.take(demand, demand.now)
+        assert (few_moves(pool, jobs) is not None) is is_tried
+
+
 def test_twice_the_nodes_are_twice_the_work() -> None:
     def half_full(num_nodes: int) -> tuple[Pool, list[Demand]]:
         """Two jobs of 2 GPUs on each node of 8, and one whole node wanted for every two."""

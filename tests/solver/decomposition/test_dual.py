@@ -59,6 +59,20 @@ def test_prices_refute_what_lacks_more_than_the_tolerance(num_gpus: float, has_r
     assert found.refutes(highest, reduced_costs(found, highest).bound) is has_refuted
 
 
+@pytest.mark.parametrize(("seed", "exponent"), [(15, -15), (27, -14), (40, -14)])
+def test_prices_of_nothing_refute_nothing(seed: int, exponent: int) -> None:
+    """Where all options of a block cost the same, a choice costs the most there is; bounds beyond it are rounded."""
+    numbers = np.random.default_rng(seed)
+    uses, costs = np.round(5 * numbers.random((2, 600)), 1), np.repeat(np.round(100 * numbers.random(200), 3), 3)
+    blocks = np.kron(np.eye(200), np.ones(3))
+    kept = uses[:, 3 * np.arange(200) + numbers.integers(0, 3, 200)].sum(axis=1)
+    whole = problem([*blocks, *uses], [1.0] * 200 + [-INF] * 2, [1.0] * 200 + kept.tolist(), costs)
+    found = find_structure(whole)
+    assert found is not None
+    prices = numbers.random(2) * 10.0**exponent
+    assert not found.refutes(prices, reduced_costs(found, prices).bound)
+
+
 @pytest.mark.slow
 @given(
     seed=st.integers(0, 10_000),

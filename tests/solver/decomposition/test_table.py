@@ -134,3 +134,22 @@ def test_a_point_that_keeps_rows_by_a_tolerance_alone_does_not_prove_that_there_
     tight = problem([[1, 1]], [1], [1], [-5, -1], offset=1.0)
     barely = replace(tight, row_lower=np.array([1 + 1e-7]), row_upper=np.array([1 + 1e-7]))
     assert solve_by_table(barely, np.array([1.0, 0.0])) is None
+
+
+@pytest.mark.parametrize(
+    ("row", "lower", "upper"),
+    [([33.333333] * 3, 100.0, INF), ([1 / 3 + 1e-8] * 3, 1.0, 1.0), ([1 / 3 + 1e-8] * 3, -INF, 1.0)],
+)
+def test_what_a_tolerance_decides_is_left_to_highs(row: list[float], lower: float, upper: float) -> None:
+    """All three keep the row within the tolerance of points alone, and are better than what keeps it."""
+    near = problem([row], [lower], [upper], [-1.0] * 3)
+    assert not violations(near, np.ones(3))
+    assert solve_by_table(near, None) is None
+
+
+def test_many_rows_are_not_written_down() -> None:
+    """Of 100 columns any two exclude each other: 4,950 rows, and no choice rows but 50."""
+    pairs = [
+        [1.0 if column in pair else 0.0 for column in range(100)] for pair in itertools.combinations(range(100), 2)
+    ]
+    assert solve_by_table(problem(pairs, [-INF] * len(pairs), [1.0] * len(pairs), [-1.0] * 100), None) is None

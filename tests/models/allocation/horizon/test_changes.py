@@ -12,6 +12,7 @@ from models.plan import Plan
 from models.workload import Job, Snapshot
 from tests.models.allocation.horizon.test_check import job, solved
 from tests.models.placement.scenes import cluster, node, on
+from topology.cluster import NodeState
 
 JOB = job("x", 500.0, {1: 1.0}, age_s=600.0, num_restarts=3)
 PARAMETERS = HorizonParameters()
@@ -40,6 +41,16 @@ def test_a_job_is_taken_to_hold_gpus_for_three_times_what_the_change_takes() -> 
 def test_changes_for_nothing_are_for_nothing() -> None:
     assert lost_s(replace(JOB, age_s=0.0, restart_cost_s=0.0), 500.0) == 0
     assert lost_s(JOB, 500.0, price=0.0) == 0
+
+
+def test_nobody_stays_where_there_is_nothing() -> None:
+    """All nodes are down: there is no configuration, and a change is taken to be followed by as many as ever."""
+    found = change_seconds([JOB], 2.0, np.empty((1, 0)), np.array([-1]), 1800.0)
+    assert found.tolist() == [pytest.approx(20 * 1800 / 150)]
+    down = Snapshot(cluster=cluster(node("n", 2, state=NodeState.DOWN)), jobs=(JOB,))
+    formulation, plan, objective = solved(down, PARAMETERS)
+    assert [item.job_id for item in plan.unplaced] == ["x"]
+    assert formulation.violations(plan, objective) == []
 
 
 def wider(num_restarts: int) -> Snapshot:

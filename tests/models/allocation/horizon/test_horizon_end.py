@@ -10,6 +10,7 @@ from tests.models.allocation.horizon.scenes import instance_of
 from tests.models.allocation.horizon.test_check import job, solved
 from tests.models.allocation.horizon.test_objective import one_gpu
 from tests.models.placement.scenes import cluster, node, on
+from topology.cluster import NodeState
 
 TO_THE_END = HorizonParameters(backlog_efficiency=None)
 
@@ -38,6 +39,34 @@ def test_as_many_intervals_as_are_asked_for_have_room() -> None:
     both = one_gpu(job("short", 30.0, {1: 1.0}), job("long", 90_000.0, {1: 1.0}))
     assert ends_s(both, HorizonParameters(interval_s=600.0)) == 2400
     assert ends_s(both, HorizonParameters(num_intervals=1)) == 60
+
+
+def test_one_interval_is_long_enough_for_starts() -> None:
+    """Both would tie with waiting where their starts take until its end; without a backlog nothing ties."""
+    both = Snapshot(
+        cluster=cluster(node("n", 2)),
+        jobs=tuple(job(name, 900.0, {1: 1.0}, restart_cost_s=300.0) for name in ("x", "y")),
+    )
+    one = HorizonParameters(num_intervals=1)
+    assert ends_s(both, one) == 1800
+    assert ends_s(both, replace(one, horizon_s=60.0)) == 60
+    assert ends_s(both, replace(one, backlog_efficiency=None)) == 60
+    formulation, plan, objective = solved(both, one)
+    assert len(plan.allocations) == 2
+    assert formulation.violations(plan, objective) == []
+
+
+@pytest.mark.parametrize("num_intervals", [1, 4])
+def test_who_must_move_starts_at_the_price_of_a_change(num_intervals: int) -> None:
+    """Eight times 400 s; who may stay where it is does not ask for so long a horizon."""
+    parameters = HorizonParameters(restart_price=8.0, num_intervals=num_intervals)
+    it = job("x", 50_000.0, {1: 1.0, 2: 1.7}, restart_cost_s=400.0, current=on({"n": (0,)}), age_s=3000.0)
+    for state, until_s in ((NodeState.DRAINED, 6 * 3200), (NodeState.UP, 6 * 400)):
+        snapshot = Snapshot(cluster=cluster(node("n", 2, state=state), node("m", 2)), jobs=(it,))
+        assert ends_s(snapshot, parameters) == until_s
+        formulation, plan, objective = solved(snapshot, parameters)
+        assert len(plan.allocations) == 1
+        assert formulation.violations(plan, objective) == []
 
 
 def test_a_plan_to_the_end_of_all_jobs_ends_when_all_is_done() -> None:

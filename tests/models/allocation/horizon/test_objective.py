@@ -13,9 +13,10 @@ from models.allocation.horizon.parameters import HorizonObjective, HorizonParame
 from models.allocation.horizon.validation import policy_issues
 from models.plan import Plan, ScoreTerm
 from models.workload import Snapshot
-from stowplan.errors import InputError
+from stowplan.errors import InputError, Severity
 from tests.models.allocation.horizon.test_check import PARAMETERS, job, solved
-from tests.models.placement.scenes import cluster, node
+from tests.models.placement.scenes import cluster, node, on
+from topology.cluster import NodeState
 
 ALL: dict[str, Any] = {"tail": 0.5, "fairness": 1.0, "lateness": 2.0, "throughput": 3.0}
 
@@ -159,6 +160,32 @@ def test_terms_are_in_range_and_of_completion_times() -> None:
             HorizonParameters(**{name: value})  # type: ignore[arg-type]
     with pytest.raises(InputError, match="lateness is 1"):
         HorizonParameters(objective=HorizonObjective.GOODPUT, num_intervals=1, lateness=1.0)
+
+
+def test_a_horizon_that_no_start_reaches_is_said() -> None:
+    """Of who waits, and who must move at the price of a change; not of who may stay."""
+    waits = job("waits", 900.0, {1: 1.0}, restart_cost_s=300.0)
+    quick = job("quick", 900.0, {1: 1.0}, restart_cost_s=299.0)
+    moves = replace(quick, id="moves", current=on({"m": (0,)}))
+    stays = replace(waits, id="stays", current=on({"n": (0,)}))
+    nodes = cluster(node("n", 1), node("m", 1, state=NodeState.DRAINED))
+    snapshot = Snapshot(cluster=nodes, jobs=(quick, stays, moves, waits))
+    near = HorizonParameters(horizon_s=300.0, restart_price=2.0)
+
+    def said(parameters: HorizonParameters) -> list[tuple[str, str]]:
+        issues = policy_issues(snapshot, parameters)
+        assert {issue.severity for issue in issues} == {Severity.WARNING}
+        return [
+            (issue.pointer, issue.detail.partition(", which")[0])
+            for issue in issues
+            if issue.code == "horizon_too_near"
+        ]
+
+    start = "a start takes no less than horizon_s, 300, for"
+    assert said(near) == [("/jobs/2/restart_cost_s", f"{start} 2 jobs")]
+    assert said(replace(near, restart_price=1.0)) == [("/jobs/3/restart_cost_s", f"{start} 1 job")]
+    for parameters in (replace(near, horizon_s=600.0), HorizonParameters(), replace(near, backlog_efficiency=None)):
+        assert said(parameters) == []
 
 
 def test_deadlines_that_count_for_nothing_are_said() -> None:

@@ -157,6 +157,12 @@ def test_parameters_that_cannot_be() -> None:
         HorizonParameters(objective=HorizonObjective.GOODPUT)
     with pytest.raises(InputError, match="at least 240, 4 times interval_s"):
         HorizonParameters(horizon_s=200.0)
-    with pytest.raises(InputError, match=r"horizon_s is 900\.0; one interval ends at interval_s, 60: leave it out"):
+    with pytest.raises(
+        InputError, match=r"horizon_s is 900\.0; one interval can only end at interval_s, 60: leave it out"
+    ):
         HorizonParameters(num_intervals=1, horizon_s=900.0)
     HorizonParameters(num_intervals=1, horizon_s=60.0)
+    for price in (-1.0, 2e6, float("nan")):
+        with pytest.raises(InputError, match=r"restart_price is .*; must be from 0 to 1e\+06"):
+            HorizonParameters(restart_price=price)
+    HorizonParameters(restart_price=1e6)

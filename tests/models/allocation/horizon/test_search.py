@@ -125,6 +125,25 @@ def test_what_the_relaxation_decides_asks_no_solver(monkeypatch: pytest.MonkeyPa
     assert asked == []
 
 
+def test_what_the_relaxation_decides_is_kept_where_the_time_ends_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    monitor = SolveMonitor()
+
+    def sifting(*asked: Any) -> Sifted:
+        sifted = sift(*asked)
+        monitor.canceled.set()
+        return sifted
+
+    formulation = _formulated(queue())
+    best = formulation.solve(SolveOptions(solver="auto"), SolveMonitor()).objective
+    monkeypatch.setattr(search, "sift", sifting)
+    result = formulation.solve(SolveOptions(solver="auto"), monitor)
+    assert best is not None
+    assert best < (30 + 960 + 10 + 1000) / 2
+    assert result.objective == pytest.approx(best)
+    assert result.incumbent is not None
+    assert not violations(formulation.problem, result.incumbent)
+
+
 def test_the_solver_begins_with_the_best_point_that_its_columns_have(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = _recorded(monkeypatch)
     _without_rounding(monkeypatch)

@@ -1,5 +1,6 @@
 """Algorithm 2 on clusters that fit on a line; throughputs are given by hand."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -8,6 +9,8 @@ from hypothesis import given, settings
 from models.allocation.suika.benefit import benefit, threshold
 from models.allocation.suika.heuristic import Decision, decide
 from models.allocation.suika.parameters import SuikaParameters
+from models.allocation.suika.scale_out import scale_out
+from models.allocation.suika.state import ClusterState, RunningJob, initial_state
 from models.workload import Adaptivity, Snapshot
 from tests.models.allocation.suika.scenes import (
     SEEDS,
@@ -190,6 +193,29 @@ def test_no_more_rounds_than_allowed() -> None:
     state = snapshot(drawing, running("A", drawing))
     decision = decide(state, SuikaParameters(max_rounds=1), FakePlanner(curves={"A": linear()}))
     assert ends_with(decision) == {"A": 2}
+
+
+def test_rounds_do_not_walk_all_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A grows one GPU a round, once or several times; the jobs are walked as often."""
+
+    class Walked(dict[str, RunningJob]):
+        num_walks = 0
+
+        def __iter__(self) -> Iterator[str]:
+            Walked.num_walks += 1
+            return super().__iter__()
+
+    copy = ClusterState.copy
+    monkeypatch.setattr(ClusterState, "copy", lambda state: replace(copy(state), running=Walked(state.running)))
+    drawing = "A........... B"
+    planner = FakePlanner(curves={"A": linear(), "B": saturating(1)})
+    state, _ = initial_state(snapshot(drawing, *(running(name, drawing) for name in "AB")), planner)
+    walks = []
+    for max_rounds in (1, 4):
+        Walked.num_walks = 0
+        assert scale_out(state, planner, 0.5, max_rounds).num_rounds == max_rounds
+        walks.append(Walked.num_walks)
+    assert walks[0] == walks[1] > 0
 
 
 def test_a_cluster_without_jobs_changes_nothing() -> None:

@@ -29,6 +29,7 @@ from stowplan.arrays import Mask
 from tests.growth import work
 from tests.models.performance.goodput.test_fit import TRUE, measured
 from tests.models.placement.scenes import cluster, node
+from topology.cluster import NodeState
 
 SEEN = measured(TRUE, gpu_type="a")
 CONFIGURATIONS = enumerate_configurations(cluster(*(node(f"n{k}") for k in range(4))))
@@ -161,6 +162,18 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch, searched: list
     assert not rounds._kept
     evaluate_round(jobs, CONFIGURATIONS, everything)
     assert len(searched) == 3
+
+
+def test_a_cluster_that_is_down_leaves_rounds_as_they_were(searched: list[int]) -> None:
+    jobs = [Job(id="j", performance=goodput_model(1.0))]
+    down = enumerate_configurations(cluster(node("n", state=NodeState.DOWN)))
+    everything = {len(one): np.ones((1, len(one)), dtype=np.bool_) for one in (CONFIGURATIONS, down)}
+    first = evaluate_round(jobs, CONFIGURATIONS, everything[len(CONFIGURATIONS)])
+    assert evaluate_round(jobs, down, everything[0]).goodput.shape == (1, 0)
+    searched.clear()
+    for _ in range(2):
+        assert_same(evaluate_round(jobs, CONFIGURATIONS, everything[len(CONFIGURATIONS)]), first)
+    assert not searched
 
 
 def test_a_job_that_changes_what_it_shares_changes_the_others() -> None:

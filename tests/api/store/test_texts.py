@@ -1,0 +1,45 @@
+"""Parts of texts, compressed by a stream that is kept."""
+
+import zlib
+
+import pytest
+
+from api.store import texts
+from api.store.texts import Body, deflated
+
+
+class ShortOfMemory:
+    """A stream that takes a part and has no memory to write it, the first time."""
+
+    def __init__(self) -> None:
+        self._stream = zlib.compressobj(1, zlib.DEFLATED, -zlib.MAX_WBITS)
+        self._is_short = True
+
+    def compress(self, data: bytes) -> bytes:
+        return self._stream.compress(data)
+
+    def flush(self, mode: int) -> bytes:
+        if self._is_short:
+            self._is_short = False
+            raise MemoryError
+        return self._stream.flush(mode)
+
+
+def test_what_could_not_be_compressed_is_in_no_other_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = [b"mine ", b"and mine"]
+    before = [deflated(part) for part in parts]
+    monkeypatch.setattr(texts._packer, "stream", ShortOfMemory())
+    with pytest.raises(MemoryError):
+        deflated(b"another client's")
+    assert [deflated(part) for part in parts] == before
+    assert Body.of_parts(before, b"".join(parts)).text == "mine and mine"
+
+
+def test_a_stream_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    deflated(b"first")
+
+    def another(*_: object) -> None:
+        raise AssertionError("takes longer than a part")
+
+    monkeypatch.setattr(zlib, "compressobj", another)
+    assert deflated(b"second") == deflated(b"second")
