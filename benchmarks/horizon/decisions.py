@@ -2,18 +2,22 @@
 
     python -m benchmarks horizon-decisions
     python -m benchmarks horizon-decisions --horizon '{"restart_price":2}' --no-replay --seeds 5
+    python -m benchmarks horizon-decisions --no-replay --no-flat --result horizon_decisions_tiered
 
 replay     decisions of a replay of Helios 1 on 64 GPUs, by the rules of `sia-replays`: median and 95th percentile
 generated  busy clusters of `workloads.generators`, seven of ten jobs run: the same over seeds of the least of the runs
            of each
+tiered     the same clusters with leaves of 8 nodes and pods of 64, which have a quarter of the bandwidth between them
+           and half of it within: with placement classes
 
 CPU seconds of whole decisions, from validation to the check, in one process; `growth` is that of the solve over that of
 half the size. Gaps are the widest of the seeds.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Annotated
 
 import numpy as np
@@ -31,6 +35,7 @@ from models.allocation.horizon.parameters import HorizonParameters
 from models.plan import PlanOutcome, PlanRequest
 from models.planning import plan
 from solver.options import SolveOptions
+from topology.cluster import Tier
 
 _TRACE = "helios/workload-1"
 # GPUs, jobs, target in seconds.
@@ -41,6 +46,8 @@ _SIZES: tuple[tuple[int, int, float | None], ...] = (
     (2_048, 560, 0.5),
     (10_240, 3_000, 5.0),
 )
+_TIERED: tuple[tuple[int, int, float | None], ...] = ((2_048, 560, 0.5), (10_240, 3_000, 5.0))
+_NODES_OF_LEAF, _NODES_OF_POD = 8, 64
 _TWICE = 2.0
 _OPTIONS = SolveOptions(solver=HORIZON.solver, relative_gap=HORIZON.relative_gap)
 
@@ -50,6 +57,8 @@ def main(
     seeds: Annotated[int, typer.Option(min=1, help="Of generated clusters, from 0 on.")] = 3,
     runs: Annotated[int, typer.Option(min=1, help="Of each.")] = 3,
     replay: Annotated[bool, typer.Option(help="Replay a trace on 64 GPUs, too.")] = True,
+    flat: Annotated[bool, typer.Option(help="Clusters without tiers, too.")] = True,
+    result: Annotated[str, typer.Option(help="Name of the file of results.")] = "horizon_decisions",
 ) -> None:
     """Measure decisions of horizon by size: CPU by phase beside the targets, and how it grows."""
     given = json.loads(horizon)
@@ -57,12 +66,14 @@ def main(
     if replay and PUBLISHED.is_dir():
         rows.append(_replayed(given))
         print(rows[-1], flush=True)
-    for row in _generated(HorizonParameters(**given), seeds, runs):
+    parameters = HorizonParameters(**given)
+    generated = _generated(parameters, seeds, runs) if flat else iter(())
+    for row in chain(generated, _tiered(parameters, seeds, runs)):
         rows.append(row)
         print(row, flush=True)
     protocol = f"parameters {horizon}; {seeds} seeds, {runs} runs of each; CPU seconds of one process"
     show(protocol, rows)
-    print(write("horizon_decisions", protocol, rows))
+    print(write(result, protocol, rows))
 
 
 def _replayed(given: dict[str, object]) -> Row:
@@ -83,17 +94,42 @@ def _generated(parameters: HorizonParameters, seeds: int, runs: int) -> Iterator
     """Sizes from small to large."""
     before: tuple[int, float] | None = None
     for num_gpus, num_jobs, target_s in _SIZES:
-        size = SiaSize(num_gpus=num_gpus, num_jobs=num_jobs, num_types=3, running=0.7)
-        best = []
-        for seed in range(seeds):
-            request = replace(horizon_request(size, seed), parameters=parameters, options=_OPTIONS)
-            best.append(min((plan(request) for _ in range(runs)), key=lambda outcome: outcome.times.cpu_s))
+        best = _best((_request(num_gpus, num_jobs, seed, parameters) for seed in range(seeds)), runs)
         solve_s = float(np.median([outcome.times.phase_cpu_s["solve"] for outcome in best]))
         is_twice = before is not None and num_jobs == _TWICE * before[0]
         yield _row(
             "generated", num_gpus, num_jobs, best, target_s, solve_s / before[1] if before and is_twice else None
         )
         before = num_jobs, solve_s
+
+
+def _tiered(parameters: HorizonParameters, seeds: int, runs: int) -> Iterator[Row]:
+    """Sizes with tiers."""
+    for num_gpus, num_jobs, target_s in _TIERED:
+        requests = (below_leaves(_request(num_gpus, num_jobs, seed, parameters)) for seed in range(seeds))
+        yield _row("tiered", num_gpus, num_jobs, _best(requests, runs), target_s, None)
+
+
+def _request(num_gpus: int, num_jobs: int, seed: int, parameters: HorizonParameters) -> PlanRequest:
+    size = SiaSize(num_gpus=num_gpus, num_jobs=num_jobs, num_types=3, running=0.7)
+    return replace(horizon_request(size, seed), parameters=parameters, options=_OPTIONS)
+
+
+def below_leaves(request: PlanRequest) -> PlanRequest:
+    """The request with the nodes of its cluster below leaves and pods, in their order."""
+    cluster = request.snapshot.cluster
+    nodes = tuple(
+        replace(node, path=(f"pod{k // _NODES_OF_POD}", f"leaf{k // _NODES_OF_LEAF}"))
+        for k, node in enumerate(cluster.nodes)
+    )
+    tiers = (Tier(name="pod", bandwidth_fraction=0.5), Tier(name="leaf", bandwidth_fraction=1.0))
+    tiered = replace(cluster, nodes=nodes, tiers=tiers, core_bandwidth_fraction=0.25)
+    return replace(request, snapshot=replace(request.snapshot, cluster=tiered))
+
+
+def _best(requests: Iterable[PlanRequest], runs: int) -> Sequence[PlanOutcome]:
+    """Of each request the outcome of the run that took least."""
+    return [min((plan(request) for _ in range(runs)), key=lambda outcome: outcome.times.cpu_s) for request in requests]
 
 
 def _row(

@@ -85,8 +85,7 @@ def assemble(instance: HorizonInstance) -> MatrixProblem:
     """The program in matrix form, without names: the rows of `constraint_groups`."""
     num_pairs, num_schedules, num_packing = instance.pair_jobs.size, len(instance.schedules), instance.num_packing
     num_columns = num_schedules + num_pairs + _num_rest(instance)
-    is_plain = instance.rooms is None and not instance.num_tail
-    rows = _plain(instance) if is_plain else stacked(constraint_groups(instance), num_columns)
+    rows = stacked(constraint_groups(instance), num_columns) if instance.num_tail else _plain(instance)
     matrix, row_lower, row_upper = rows
     columns = np.arange(num_columns)
     return MatrixProblem(
@@ -110,30 +109,33 @@ def assemble(instance: HorizonInstance) -> MatrixProblem:
 
 
 def _plain(instance: HorizonInstance) -> tuple["sparse.csc_array", FloatVector, FloatVector]:
-    """What `stacked` makes of the groups without units and without a tail, column by column, in a fraction of the time:
-    a schedule has a 1 for its job and for its pair, and its use; a pair -1, and what it takes of the rows that make it
-    placeable."""
-    found, rows, planned = instance.schedules, instance.sia.rows, instance.sia.planned
-    num_pairs = instance.pair_jobs.size
+    """What `stacked` makes of the groups without a tail, column by column, in a fraction of the time: a schedule has a
+    1 for its job and for its pair, and its use; a pair -1, and what it takes of the rows of the present, of which units
+    take, too."""
+    found, planned = instance.schedules, instance.sia.planned
+    num_pairs, num_packing = instance.pair_jobs.size, instance.num_packing
     row_of = np.zeros(len(instance.jobs), dtype=np.int64)
     row_of[planned] = np.arange(planned.size)
-    coefficients = rows.coefficients[:, instance.pair_configurations].astype(np.float64)
-    placeable = np.flatnonzero(coefficients.any(axis=1))
+    groups = [*_placeable(instance), *_packed(instance)]
+    present = sparse.csr_array((num_pairs + num_packing, 0))
+    if groups:
+        rows = sparse.vstack([group.matrix for group in groups], format="csr")
+        present = sparse.csr_array(rows[:, len(found) :].T)
     use = sparse.csr_array(found.use.T)
     used = np.flatnonzero(np.bincount(use.indices, minlength=use.shape[1]))
     if used.size < use.shape[1]:
         use = sparse.csr_array(use[:, used])
-    width = num_pairs + placeable.size
+    width = num_pairs + present.shape[1]
     schedules = _merged(_one_each(row_of[found.job], planned.size), _merged(_one_each(found.pair, width), use))
-    takes = sparse.csr_array(coefficients[placeable].T)
-    pairs = _merged(_one_each(np.arange(num_pairs), num_pairs, -1.0), takes)
-    pairs = sparse.csr_array(
-        (pairs.data, pairs.indices + planned.size, pairs.indptr), shape=(num_pairs, schedules.shape[1])
+    own = np.concatenate([np.arange(num_pairs), np.full(num_packing, -1)])
+    others = _merged(_one_each(own, num_pairs, -1.0), present)
+    others = sparse.csr_array(
+        (others.data, others.indices + planned.size, others.indptr), shape=(own.size, schedules.shape[1])
     )
-    limits = np.concatenate([rows.limits[placeable], instance.open_gpus[:, 1:].ravel()[used]])
+    limits = np.concatenate([*(group.limits for group in groups), _later_limits(instance)[used]])
     equal = np.concatenate([np.ones(planned.size), np.zeros(num_pairs)])
     return (
-        sparse.csc_array(sparse.vstack([schedules, pairs], format="csr").T),
+        sparse.csc_array(sparse.vstack([schedules, others], format="csr").T),
         np.concatenate([equal, np.full(limits.size, -np.inf)]),
         np.concatenate([equal, limits]),
     )

@@ -21,7 +21,12 @@ Later intervals, and the linear relaxation, have in place of g what follows from
   rooms[type,tier,k]   sum_(r(c) >= r) floor(n_c / k) x_c + sum_(stay) sum_(v in V_r) floor(o_iv / k) x_i
                        <= sum_(v in V_r) floor(W_v / k)
 
-since floor(a / k) + floor(b / k) <= floor((a + b) / k). Left out where k divides all W_v: the whole nodes say as much.
+since floor(a / k) + floor(b / k) <= floor((a + b) / k). Left out where k divides all W_v: the whole nodes say as much;
+and where another row of the type does, for j <= k nodes of the same level or a coarser one, with m = floor(k / j):
+
+  sum_(v in V_s) floor(W_v / j) <= m sum_(v in V_r) floor(W_v / k)                 s <= r
+
+since m floor(a / k) <= floor(a / j): m times the row for k is at most that for j on the left, and as much on the right.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -177,16 +182,19 @@ def rooms_of(
 
 
 def room_rows(base: SiaInstance, classes: Classes, units: Units, room: IntVector) -> RoomRows:
-    """Rows `rooms` of units with so much room (U,)."""
+    """Rows `rooms` of units with so much room (U,), but for those that others imply."""
     it = base.configurations
     found: list[tuple[str, int, int, int, IntVector, int]] = []
+    # Coarser levels come first, and in a level smaller k.
     for t, r, of_level in units.levels():
         inside = (it.type_index == t) & (classes.rank >= r)
         for k in np.unique(it.num_nodes[inside]).tolist():
-            if (room[of_level] % k).any():
+            limit = int((room[of_level] // k).sum())
+            implied = any(s == t and j <= k and most <= k // j * limit for _, s, _, j, _, most in found)
+            if (room[of_level] % k).any() and not implied:
                 name = f"rooms[{it.gpu_types[t]},{units.tiers[of_level[0]]},{k}]"
                 coefficients = np.where(inside, it.num_nodes // k, 0)
-                found.append((name, t, r, k, coefficients, int((room[of_level] // k).sum())))
+                found.append((name, t, r, k, coefficients, limit))
     return RoomRows(
         names=[item[0] for item in found],
         type_index=np.array([item[1] for item in found], dtype=np.int64),

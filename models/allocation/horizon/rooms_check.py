@@ -35,7 +35,8 @@ class UnitAudit:
         return max(self.rooms(gpu_type, share), default=0)
 
     def limits(self) -> Iterator[tuple[str, float, int, int]]:
-        """GPU type, share and k of every row, and its limit: of all classes but the laxest."""
+        """GPU type, share and k of every row, and its limit: of all classes but the laxest, and those that others imply
+        as well."""
         for gpu_type in self._nodes:
             own = [shape for shape in self._shapes if shape[0] == gpu_type]
             shares = sorted({shape[3] for shape in own})

@@ -270,16 +270,19 @@ def _use(
     taken = share * np.where(before, gpus[now][:, None], gpus[last][:, None])
     schedule, column = np.nonzero(taken)
     held = np.where(before[schedule, column], now[schedule], last[schedule])
-    row = shapes.type_index[held] * num_later + column
+    num_rows = shapes.num_types * num_later
     if shapes.rooms is None:
+        row = shapes.type_index[held] * num_later + column
         heads = np.concatenate([[0], np.cumsum(np.count_nonzero(taken, axis=1))])
-        return sparse.csc_array((taken[schedule, column], row, heads), shape=(shapes.num_types * num_later, now.size))
-    takes: Mask = np.asarray(shapes.rooms.any(axis=0))
-    within = np.flatnonzero(takes[held])
-    q, some = np.nonzero(shapes.rooms[:, held[within]])
-    some = within[some]
-    of_rooms = share[schedule[some], column[some]] * shapes.rooms[q, held[some]]
-    rows = np.concatenate([row, (shapes.num_types + q) * num_later + column[some]])
-    entries = np.concatenate([taken[schedule, column], of_rooms])
-    shape = (shapes.num_types + len(shapes.rooms)) * num_later, now.size
-    return sparse.csc_array((entries, (rows, np.concatenate([schedule, schedule[some]]))), shape=shape)
+        return sparse.csc_array((taken[schedule, column], row, heads), shape=(num_rows, now.size))
+    num_rows += len(shapes.rooms) * num_later
+    of_type = np.arange(shapes.num_types)[:, None] == shapes.type_index
+    takes = sparse.csc_array(np.concatenate([of_type * shapes.num_gpus, shapes.rooms]).astype(np.float64))
+    # What a configuration takes is repeated in every interval in which a schedule has it.
+    num = np.diff(takes.indptr)[held]
+    ends = np.cumsum(num)
+    entry = np.arange(num.sum()) + np.repeat(takes.indptr[held] - (ends - num), num)
+    row = takes.indices[entry] * num_later + np.repeat(column, num)
+    values = np.repeat(share[schedule, column], num) * takes.data[entry]
+    heads = np.concatenate([[0], np.cumsum(np.bincount(schedule, weights=num, minlength=now.size).astype(np.int64))])
+    return sparse.csc_array((values, row, heads), shape=(num_rows, now.size))

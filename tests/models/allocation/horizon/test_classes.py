@@ -9,6 +9,7 @@ from itertools import combinations, product
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from scipy.optimize import linprog
 
 from models.allocation.horizon.check import horizon_violations
 from models.allocation.horizon.formulation import HorizonFormulation
@@ -26,7 +27,7 @@ from tests.models.allocation.horizon.scenes import instance_of, random_parameter
 from tests.models.allocation.horizon.test_check import solved
 from tests.models.allocation.horizon.test_exact import best_shares
 from tests.models.allocation.horizon.test_plans import planned
-from tests.models.allocation.horizon.tiered import fabric, job, tiered_snapshot, whole
+from tests.models.allocation.horizon.tiered import fabric, job, synchronised, tiered_snapshot, whole
 from tests.models.placement.scenes import SEEDS, dice, packable
 
 TO_THE_END = HorizonParameters(
@@ -214,6 +215,48 @@ def _later_rooms(it: HorizonInstance) -> list[tuple[list[int], int]]:
         ([n // k if n > 1 and share >= least else 0 for _, n, _, share in shapes], limit)
         for _, least, k, limit in audit.limits()
     ]
+
+
+def elastic(*leaves: int, leaves_of_pod: int = 2) -> Snapshot:
+    """Two jobs on one to all nodes, of which one runs on two nodes."""
+    fabric_ = fabric(*leaves, core=0.1, leaves_of_pod=leaves_of_pod)
+    most = 2 * sum(leaves)
+    runs = replace(job("runs", 2, 500.0), max_gpus=most, performance=synchronised(2, most))
+    return Snapshot(
+        cluster=fabric_, jobs=(replace(runs, current=whole("l0n0", "l0n1")), replace(runs, id="waits", current=None))
+    )
+
+
+@pytest.mark.parametrize("leaves", [(8, 8, 7, 5), (4, 3, 7, 6), (9, 9, 9)])
+def test_rows_of_rooms_that_are_left_out_follow_from_others(leaves: Sequence[int]) -> None:
+    """The check has all of them: with those of the program no shares take more than there is of any."""
+    it = instance_of(elastic(*leaves), TO_THE_END)
+    assert it.rooms is not None
+    kept = it.rooms.later
+    every = _later_rooms(it)
+    assert 0 < len(kept.names) < len(every)
+    of_kept = {(*takes, limit) for takes, limit in zip(kept.coefficients.tolist(), kept.limits.tolist(), strict=True)}
+    assert of_kept <= {(*takes, limit) for takes, limit in every}
+    for takes, limit in every:
+        most = linprog(-np.array(takes), kept.coefficients, kept.limits)
+        assert most.fun is not None
+        assert -most.fun <= limit + 1e-6
+
+
+def test_what_schedules_take_of_rooms_is_what_they_have_in_every_interval() -> None:
+    it = instance_of(elastic(4, 3, 4, 2), TO_THE_END)
+    assert it.rooms is not None
+    known, found, bounds_s = it.sia.configurations, it.schedules, it.intervals.bounds_s
+    takes = np.concatenate([[known.num_gpus], it.rooms.later.coefficients])
+    expected = np.zeros((len(takes), it.intervals.num - 1, len(found)))
+    for s, (now, later, at, ends_s) in enumerate(zip(found.now, found.later, found.at, found.ends_s, strict=True)):
+        changes_s = bounds_s[at] if at else ends_s
+        for held, from_s, to_s in ((now, 0.0, changes_s), (later, changes_s, ends_s)):
+            if held >= 0:
+                for k in range(1, it.intervals.num):
+                    within_s = min(to_s, bounds_s[k + 1]) - max(from_s, bounds_s[k])
+                    expected[:, k - 1, s] += takes[:, held] * max(0.0, within_s) / it.intervals.lengths_s[k]
+    np.testing.assert_allclose(found.use.toarray(), expected.reshape(-1, len(found)), atol=1e-9)
 
 
 def _can_be_placed(it: HorizonInstance, choice: Mapping[int, int]) -> bool:

@@ -58,7 +58,7 @@ def _change_s(it: HorizonInstance, i: int) -> float:
     """What a change loses with those that follow: one in as long as a job held GPUs on average so far."""
     job, current = it.jobs[i], int(it.work.current[i])
     once_s = it.parameters.restart_price * job.restart_cost_s
-    left_s = float(it.work.seconds[i].min() if current < 0 else it.work.seconds[i, current])
+    left_s = float(it.work.seconds[i].min(initial=np.inf) if current < 0 else it.work.seconds[i, current])
     held_s = max(job.age_s / (job.num_restarts + 1), 3 * once_s)
     return once_s * max(1.0, min(left_s, it.intervals.end_s) / held_s) if once_s else 0.0
 

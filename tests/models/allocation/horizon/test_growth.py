@@ -102,7 +102,8 @@ def test_reading_the_calendar_grows_with_nodes_and_jobs() -> None:
 
 
 def crowded(num_leaves: int) -> Snapshot:
-    """Leaves of four nodes, on each of which a job has one node and another one two that are apart; two jobs wait."""
+    """Leaves of four nodes, on each of which a job has one node and another one two that are apart; two jobs wait,
+    and an elastic one that may have one to eight."""
     names = [f"l{k}n{i}" for k in range(num_leaves) for i in range(4)]
     jobs = []
     for k in range(num_leaves):
@@ -112,6 +113,7 @@ def crowded(num_leaves: int) -> Snapshot:
             tiered.job(f"two{k}", 16, 700.0 + 3 * k, current=tiered.whole(*apart, num_gpus=8)),
             tiered.job(f"w{k}", 16, 300.0 + 5 * k),
             tiered.job(f"v{k}", 24, 200.0 + 5 * k),
+            replace(tiered.job(f"e{k}", 8, 400.0 + 3 * k), max_gpus=64, performance=tiered.synchronised(8, 64)),
         ]
     return Snapshot(cluster=tiered.fabric(*[4] * num_leaves, num_gpus=8, core=0.25), jobs=tuple(jobs))
 
