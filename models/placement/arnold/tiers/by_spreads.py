@@ -206,10 +206,16 @@ class _Search:
             num_groups -= here
 
     def _counts(self, row: Row) -> IntMatrix:
+        """Nodes per group and bin: units deal their bins, which may be finer, group after group."""
+        free, unit_of = self.instance.free_nodes, self.instance.tiers[-1].unit
+        along = np.argsort(unit_of, kind="stable")
+        slots = np.repeat(along, free[along])
+        dealt = np.searchsorted(unit_of[slots], np.arange(self.instance.tiers[-1].num_units))
         counts = np.zeros((self.instance.num_groups, self.instance.num_bins), dtype=np.int64)
         for i, group in enumerate(row):
-            for k, nodes in group.items():
-                counts[i, k] = nodes
+            for unit, nodes in group.items():
+                np.add.at(counts[i], slots[dealt[unit] : dealt[unit] + nodes], 1)
+                dealt[unit] += nodes
         return counts
 
 

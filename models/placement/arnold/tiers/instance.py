@@ -4,7 +4,8 @@
 
 over the weighted tiers t: Y_t units of the tier are used, and one group touches at most T_t of them; a and b as in
 Eq. 4. One weighted tier, the minipods with weight 1, is the paper's case. Bins are the units of the finest weighted
-tier; every coarser unit is a set of bins. A solution is an int64 matrix `counts` (G, B): nodes of each group per bin.
+tier, or minipods where these are finer; every unit is a set of bins. A solution is an int64 matrix `counts` (G, B):
+nodes of each group per bin.
 """
 
 from dataclasses import dataclass
@@ -80,6 +81,11 @@ class TierInstance:
             minipod_weight=self.minipod_weight,
             spread_weight=self.spread_weight,
         )
+
+    def holds(self, counts: IntMatrix) -> bool:
+        """Whether `counts` (G, B) is a solution: whole groups on free nodes."""
+        legal = (counts.sum(axis=1) == self.group_size).all() and (counts.sum(axis=0) <= self.free_nodes).all()
+        return bool(legal and counts.shape == (self.num_groups, self.num_bins) and (counts >= 0).all())
 
     def objective(self, counts: IntMatrix) -> float:
         """Weighted sum over the tiers for the solution `counts` (G, B)."""

@@ -3,7 +3,8 @@
 Sets
   i         groups
   t         weighted tiers with weight w_t; u the units of a tier, F_tu their free nodes
-  l         bins, the units of the finest weighted tier, with f_l free nodes; u(t, l) the unit of bin l in tier t
+  l         bins, the units of the finest weighted tier or minipods, with f_l free nodes; u(t, l) the unit of bin l in
+            tier t
 Data
   a, b      weights of Eq. 4; o_t the optimum, or a lower bound, of Eq. 4 on the units of tier t alone, o a lower bound
             of the whole

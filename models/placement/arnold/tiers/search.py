@@ -52,15 +52,14 @@ def solve_tiers(instance: TierInstance, budget: Budget, report: Report) -> Searc
         if better.bound > bound + _TOLERANCE:
             bound = better.bound
             texts.append("raised by the spreads of all tiers together")
-        counts = counts if better.counts is None else better.counts
+        counts = _better_of(instance, counts, better.counts)
         report(counts, bound)
     if bound < instance.objective(counts) - _TOLERANCE and num_tier_columns(instance) <= _MAX_COLUMNS:
         solved = budget.solve(tier_model(instance, bounds, bound), start=tier_point(instance, counts))
         if solved is not None:
             result = solved[1]
             if result.incumbent is not None:
-                found = whole_counts(instance, result.incumbent)
-                counts = min(counts, found, key=instance.objective)
+                counts = _better_of(instance, counts, whole_counts(instance, result.incumbent))
             if result.bound is not None and result.bound > bound:
                 bound = result.bound
                 texts.append("raised by the model over all tiers")
@@ -75,6 +74,13 @@ def solve_tiers(instance: TierInstance, budget: Budget, report: Report) -> Searc
         certificate="; ".join(texts),
         proven=proven,
     )
+
+
+def _better_of(instance: TierInstance, known: IntMatrix, found: IntMatrix | None) -> IntMatrix:
+    """`found` where it is a solution with a lower objective."""
+    if found is None or not instance.holds(found) or instance.objective(found) >= instance.objective(known):
+        return known
+    return found
 
 
 def whole_counts(instance: TierInstance, point: FloatVector) -> IntMatrix:

@@ -1,6 +1,7 @@
 """Spreads of all tiers together against brute force and the declared program at gap 0, and its parts by hand."""
 
 import math
+from dataclasses import replace
 from itertools import combinations_with_replacement
 
 import numpy as np
@@ -86,6 +87,16 @@ PROGRAMS = [
 
 def test_three_tiers_agree_with_the_program() -> None:
     assert all(_agrees_with_the_program(data) for data in PROGRAMS if data.num_groups * data.num_bins <= 12)
+
+
+def test_bins_may_be_finer_than_all_weighted_tiers() -> None:
+    """Minipods of which only the units above have a weight: what a unit holds is dealt to its minipods."""
+    for data in (replace(data, tiers=data.tiers[:-1]) for data in CASES[:100]):
+        found = search_by_spreads(data, math.inf)
+        assert found_value(data, found) == pytest.approx(best_tiers(data)), data
+        assert found.bound == pytest.approx(best_tiers(data)), data
+    small = (data for data in PROGRAMS if data.num_groups * data.num_bins <= 12)
+    assert all(_agrees_with_the_program(replace(data, tiers=data.tiers[:-1])) for data in small)
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ import pytest
 from models.placement.arnold.exact.search import solve_exactly
 from models.placement.arnold.search_answer import SearchAnswer
 from models.placement.arnold.tiers import search
+from models.placement.arnold.tiers.by_spreads import Found
 from models.placement.arnold.tiers.instance import TierInstance, WeightedTier
 from models.placement.arnold.tiers.model import tier_model, tier_point
 from models.placement.arnold.tiers.search import solve_tiers, tree_order, whole_counts
@@ -144,6 +145,40 @@ def test_tiers_are_bounded_by_what_their_units_hold_together() -> None:
     assert answer.proven
     assert answer.objective == pytest.approx(best_tiers(data))
     assert answer.objective == pytest.approx(0.9 * 4 + 0.1 * 2)
+
+
+def test_minipods_may_be_finer_than_all_weighted_tiers() -> None:
+    """Pods and blocks, on which all candidates miss the optimum that `search_by_spreads` finds."""
+    data = TierInstance(
+        num_groups=5,
+        group_size=6,
+        free_nodes=np.array([3, 4, 5, 5, 5, 5, 4, 5, 0, 0, 4]),
+        tiers=(
+            WeightedTier(name="pod", weight=1.0, unit=np.repeat([0, 1], [5, 6])),
+            WeightedTier(name="block", weight=0.5, unit=np.array([0, 0, 0, 1, 2, 3, 3, 3, 4, 4, 4])),
+        ),
+        minipod_weight=0.9,
+        spread_weight=0.1,
+    )
+    assert searched(data, may_solve=False).proven
+
+
+@pytest.mark.parametrize("scale", [0, -1, 100])
+def test_what_is_no_solution_is_withheld(monkeypatch: pytest.MonkeyPatch, scale: int) -> None:
+    """Whatever `search_by_spreads` hands back: no nodes, nodes below 0 and more than are free."""
+    data = tiers(2, 4, [[4, 2, 2], [4, 2]], 0.9, (1.0, 1.0))
+    wrong = np.array([[4, 0, 0, 0, 0], [scale, 4 - scale, 0, 0, 0]])
+    monkeypatch.setattr(search, "search_by_spreads", lambda *_: Found(counts=wrong, bound=0.0))
+    assert searched(data, may_solve=False).objective == pytest.approx(best_tiers(data))
+
+
+def test_what_is_worse_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = tiers(2, 4, [[4, 2, 2], [4, 2]], 0.9, (1.0, 1.0))
+    best = searched(data, may_solve=False)
+    worse = np.array([[3, 1, 0, 0, 0], [0, 0, 1, 1, 2]])
+    assert data.holds(worse)
+    monkeypatch.setattr(search, "search_by_spreads", lambda *_: Found(counts=worse, bound=0.0))
+    assert searched(data, may_solve=False).objective == pytest.approx(best.objective)
 
 
 def test_a_search_that_has_ended_makes_no_more_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
