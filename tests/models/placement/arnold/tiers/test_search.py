@@ -19,6 +19,7 @@ from solver.monitor import SolveMonitor
 from solver.options import SolveOptions
 from solver.result import Limit
 from solver.solve import solve
+from stowplan.arrays import IntMatrix
 from tests.models.placement.arnold.exact.scenes import ALPHAS, best_eq4, best_tiers, budget, ignore, seeded
 
 
@@ -237,7 +238,12 @@ def test_each_candidate_is_valued_once(monkeypatch: pytest.MonkeyPatch) -> None:
     data = tiers(3, 3, [[3, 2], [4, 1]], 0.3)
     valued = []
     first = TierInstance.objective
-    monkeypatch.setattr(TierInstance, "objective", lambda self, counts: valued.append(0) or first(self, counts))
+
+    def counted(self: TierInstance, counts: IntMatrix) -> float:
+        valued.append(counts)
+        return first(self, counts)
+
+    monkeypatch.setattr(TierInstance, "objective", counted)
     monkeypatch.setattr(search, "search_by_spreads", lambda *_: Found(counts=None, bound=0.0))
     solve_tiers(data, budget(may_solve=False), ignore)
     assert len(valued) == 5
