@@ -29,7 +29,7 @@ def max_spread(labels: IntMatrix) -> int:
 def counts_of(labels: IntMatrix, num_minipods: int) -> IntMatrix:
     """Nodes per group and minipod (G, M)."""
     cells = np.arange(len(labels))[:, None] * num_minipods + labels
-    counts: IntMatrix = np.bincount(cells.ravel(), minlength=len(labels) * num_minipods).astype(np.int64)
+    counts: IntMatrix = np.bincount(cells.ravel(), minlength=len(labels) * num_minipods).astype(np.int64, copy=False)
     return counts.reshape(len(labels), num_minipods)
 
 

@@ -89,23 +89,23 @@ class TierInstance:
 
     def objective(self, counts: IntMatrix) -> float:
         """Weighted sum over the tiers for the solution `counts` (G, B)."""
+        groups, bins = np.nonzero(counts)
         total = 0.0
         for tier in self.tiers:
-            units = on_units(counts, tier)
-            total += tier.weight * (self.minipod_weight * num_used(units) + self.spread_weight * max_spread(units))
+            # Nearly all pairs of a group and a unit are empty, and a matrix of them is large.
+            touched = np.unique(groups * tier.num_units + tier.unit[bins])
+            used = np.unique(touched % tier.num_units).size
+            spread = int(np.bincount(touched // tier.num_units).max())
+            total += tier.weight * (self.minipod_weight * used + self.spread_weight * spread)
         return total
 
 
 def on_units(counts: IntMatrix, tier: WeightedTier) -> IntMatrix:
     """Nodes per group and unit of the tier (G, U) from nodes per group and bin."""
+    groups, bins = np.nonzero(counts)
     units = np.zeros((counts.shape[0], tier.num_units), dtype=np.int64)
-    np.add.at(units.T, tier.unit, counts.T)
+    np.add.at(units, (groups, tier.unit[bins]), counts[groups, bins])
     return units
-
-
-def num_used(counts: IntMatrix) -> int:
-    """Units that hold any node."""
-    return int(np.count_nonzero(counts.any(axis=0)))
 
 
 def max_spread(counts: IntMatrix) -> int:

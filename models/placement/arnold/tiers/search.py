@@ -11,7 +11,7 @@
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -24,13 +24,25 @@ from models.placement.arnold.search_answer import Report, SearchAnswer
 from models.placement.arnold.tiers.by_spreads import search_by_spreads
 from models.placement.arnold.tiers.instance import TierInstance, WeightedTier
 from models.placement.arnold.tiers.model import num_tier_columns, read_supports, tier_model, tier_point
-from solver.monitor import SolveMonitor
-from solver.options import SolveOptions
 from solver.result import TerminationReason
 from stowplan.arrays import FloatVector, IntMatrix, IntVector
 
 _TOLERANCE = 1e-9
 _MAX_COLUMNS = 15_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Candidate:
+    """A solution (G, B) with its objective, and the pieces that its groups are cut into."""
+
+    counts: IntMatrix
+    objective: float
+    pieces: int
+
+    @property
+    def preference(self) -> tuple[float, int]:
+        """Sort key."""
+        return round(self.objective, 9), self.pieces
 
 
 def solve_tiers(instance: TierInstance, budget: Budget, report: Report) -> SearchAnswer:
@@ -41,46 +53,46 @@ def solve_tiers(instance: TierInstance, budget: Budget, report: Report) -> Searc
     alone = [solve_exactly(instance.alone(tier), budget, lambda *_: None) for tier in instance.tiers]
     bounds = [answer.bound or 0.0 for answer in alone]
     bound = float(sum(tier.weight * low for tier, low in zip(instance.tiers, bounds, strict=True)))
-    counts = _constructed(instance, alone, bound - instance.tiers[0].weight * bounds[0], budget)
+    best = _constructed(instance, alone, bound - instance.tiers[0].weight * bounds[0], budget)
     texts = [
         f"{tier.name} alone: {low:g} ({answer.certificate})"
         for tier, low, answer in zip(instance.tiers, bounds, alone, strict=True)
     ]
-    report(counts, bound)
-    if bound < instance.objective(counts) - _TOLERANCE:
-        better = search_by_spreads(instance, instance.objective(counts), lambda: budget.ended_by is not None)
+    report(best.counts, bound)
+    if bound < best.objective - _TOLERANCE and budget.ended_by is None:
+        better = search_by_spreads(instance, best.objective, lambda: budget.ended_by is not None)
         if better.bound > bound + _TOLERANCE:
             bound = better.bound
             texts.append("raised by the spreads of all tiers together")
-        counts = _better_of(instance, counts, better.counts)
-        report(counts, bound)
-    if bound < instance.objective(counts) - _TOLERANCE and num_tier_columns(instance) <= _MAX_COLUMNS:
-        solved = budget.solve(tier_model(instance, bounds, bound), start=tier_point(instance, counts))
+        best = _better_of(instance, best, better.counts)
+        report(best.counts, bound)
+    if bound < best.objective - _TOLERANCE and num_tier_columns(instance) <= _MAX_COLUMNS:
+        solved = budget.solve(tier_model(instance, bounds, bound), start=tier_point(instance, best.counts))
         if solved is not None:
             result = solved[1]
             if result.incumbent is not None:
-                counts = _better_of(instance, counts, whole_counts(instance, result.incumbent))
+                best = _better_of(instance, best, whole_counts(instance, result.incumbent))
             if result.bound is not None and result.bound > bound:
                 bound = result.bound
                 texts.append("raised by the model over all tiers")
             if result.termination is TerminationReason.OPTIMAL:
-                bound = max(bound, instance.objective(counts) - _TOLERANCE)
-    objective = instance.objective(counts)
-    proven = bound >= objective - _TOLERANCE
+                bound = max(bound, best.objective - _TOLERANCE)
+    proven = bound >= best.objective - _TOLERANCE
     return SearchAnswer(
-        solution=counts,
-        objective=objective,
-        bound=objective if proven else bound,
+        solution=best.counts,
+        objective=best.objective,
+        bound=best.objective if proven else bound,
         certificate="; ".join(texts),
         proven=proven,
     )
 
 
-def _better_of(instance: TierInstance, known: IntMatrix, found: IntMatrix | None) -> IntMatrix:
-    """`found` where it is a solution with a lower objective."""
-    if found is None or not instance.holds(found) or instance.objective(found) >= instance.objective(known):
+def _better_of(instance: TierInstance, known: _Candidate, counts: IntMatrix | None) -> _Candidate:
+    """`counts` where they are a solution with a lower objective."""
+    if counts is None or not instance.holds(counts):
         return known
-    return found
+    found = _valued(instance, counts)
+    return found if found.objective < known.objective else known
 
 
 def whole_counts(instance: TierInstance, point: FloatVector) -> IntMatrix:
@@ -106,41 +118,48 @@ def _bins(instance: TierInstance) -> ArnoldInstance:
     )
 
 
-def _constructed(instance: TierInstance, alone: list[SearchAnswer], others: float, budget: Budget) -> IntMatrix:
-    """Best candidate; `others` bounds what all tiers but the coarsest cost."""
+def _valued(instance: TierInstance, counts: IntMatrix) -> _Candidate:
+    return _Candidate(counts, instance.objective(counts), int(np.count_nonzero(counts)))
+
+
+def _constructed(instance: TierInstance, alone: list[SearchAnswer], others: float, budget: Budget) -> _Candidate:
+    """Best candidate, of one at least; `others` bounds what all tiers but the coarsest cost."""
     order = tree_order(instance)
-    found = [
-        _carried_down(instance, tier, counts_of(answer.solution, tier.num_units), order)
-        for tier, answer in zip(instance.tiers, alone, strict=True)
-        if answer.solution is not None
-    ]
-    best = min(found, key=instance.objective)
+    best: _Candidate | None = None
+    for tier, answer in zip(instance.tiers, alone, strict=True):
+        if answer.solution is None or budget.ended_by is not None:
+            continue
+        counts = _carried_down(instance, tier, counts_of(answer.solution, tier.num_units), order, budget)
+        if counts is not None:
+            found = _valued(instance, counts)
+            best = found if best is None or found.objective < best.objective else best
+    if best is None:
+        best = _valued(instance, _in_sequence(instance, order))
     top = instance.tiers[0]
     units = list(dict.fromkeys(top.unit[order].tolist()))
     for num in range(1, len(units) + 1):
         least = others + top.weight * (instance.minipod_weight * num + instance.spread_weight)
-        if least > instance.objective(best) or budget.ended_by is not None:
+        if least > best.objective or budget.ended_by is not None:
             break
         inside = order[np.isin(top.unit[order], units[:num])]
         if instance.free_nodes[inside].sum() >= instance.num_nodes:
-            best = min(best, *_on(instance, inside), key=lambda counts: _preference(instance, counts))
+            for counts in _on(instance, inside, budget):
+                best = min(best, _valued(instance, counts), key=lambda candidate: candidate.preference)
     return best
 
 
-def _preference(instance: TierInstance, counts: IntMatrix) -> tuple[float, int]:
-    """Sort key: the objective, then the pieces that groups are cut into."""
-    return round(instance.objective(counts), 9), int(np.count_nonzero(counts))
-
-
-def _on(instance: TierInstance, order: IntVector) -> Iterator[IntMatrix]:
-    """Candidates on the bins `order` only."""
-    yield _in_sequence(instance, order)
-    yield _from_the_leaves(instance, order)
-    bins = _bins(instance)
+def _on(instance: TierInstance, order: IntVector, budget: Budget) -> Iterator[IntMatrix]:
+    """Candidates on the bins `order` only, until the budget ends."""
+    for filled in (_in_sequence, _from_the_leaves):
+        if budget.ended_by is not None:
+            return
+        yield filled(instance, order)
+    if budget.ended_by is not None:
+        return
     free = np.zeros_like(instance.free_nodes)
     free[order] = instance.free_nodes[order]
-    budget = Budget(options=SolveOptions(), monitor=SolveMonitor(), may_solve=False)
-    answer = solve_exactly(replace(bins, free_nodes=free), budget, lambda *_: None)
+    bins = replace(_bins(instance), free_nodes=free)
+    answer = solve_exactly(bins, replace(budget, may_solve=False), lambda *_: None)
     if answer.solution is not None:
         yield counts_of(answer.solution, instance.num_bins)
 
@@ -180,14 +199,23 @@ def _from_the_leaves(instance: TierInstance, order: IntVector) -> IntMatrix:
     return counts
 
 
-def _carried_down(instance: TierInstance, tier: WeightedTier, units: IntMatrix, order: IntVector) -> IntMatrix:
-    """Put the pieces (G, U) of a solution on one tier into bins: each into the bin that it fits best, if one does."""
+def _carried_down(
+    instance: TierInstance, tier: WeightedTier, units: IntMatrix, order: IntVector, budget: Budget
+) -> IntMatrix | None:
+    """Put the pieces (G, U) of a solution on one tier into bins: each into the bin that it fits best, if one does.
+
+    None when the budget ends before all are there.
+    """
     counts = np.zeros((instance.num_groups, instance.num_bins), dtype=np.int64)
     left = instance.free_nodes.copy()
     pieces = sorted(((-int(units[i, u]), i, u) for i, u in np.argwhere(units).tolist()), key=lambda piece: piece)
+    unit_of = tier.unit[order]
+    along = order[np.argsort(unit_of, kind="stable")]
+    bins_of = np.split(along, np.cumsum(np.bincount(unit_of, minlength=tier.num_units))[:-1])
     for size, i, u in pieces:
-        need = -size
-        members = order[tier.unit[order] == u]
+        if budget.ended_by is not None:
+            return None
+        need, members = -size, bins_of[u]
         while need:
             enough = members[left[members] >= need]
             k = int(enough[np.argmin(left[enough])] if enough.size else members[np.argmax(left[members])])

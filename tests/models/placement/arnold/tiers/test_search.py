@@ -1,8 +1,11 @@
 """Several weighted tiers against brute force, and by hand."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
+from models.placement.arnold.budget import Budget
 from models.placement.arnold.exact.search import solve_exactly
 from models.placement.arnold.search_answer import SearchAnswer
 from models.placement.arnold.tiers import search
@@ -12,8 +15,11 @@ from models.placement.arnold.tiers.model import tier_model, tier_point
 from models.placement.arnold.tiers.search import solve_tiers, tree_order, whole_counts
 from solver.compilers.pyomo import compile_pyomo
 from solver.feasibility import violations
+from solver.monitor import SolveMonitor
 from solver.options import SolveOptions
+from solver.result import Limit
 from solver.solve import solve
+from stowplan.arrays import IntMatrix
 from tests.models.placement.arnold.exact.scenes import ALPHAS, best_eq4, best_tiers, budget, ignore, seeded
 
 
@@ -179,6 +185,81 @@ def test_what_is_worse_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     assert data.holds(worse)
     monkeypatch.setattr(search, "search_by_spreads", lambda *_: Found(counts=worse, bound=0.0))
     assert searched(data, may_solve=False).objective == pytest.approx(best.objective)
+
+
+class EndsAfter(Budget):
+    """Ends when it was asked `asks_left` times."""
+
+    asks_left = 0
+
+    @property
+    def ended_by(self) -> Limit | None:
+        """The time limit."""
+        self.asks_left -= 1
+        return Limit.TIME if self.asks_left < 0 else None
+
+
+def ending_after(num_asks: int) -> EndsAfter:
+    ends = EndsAfter(options=SolveOptions(), monitor=SolveMonitor(), may_solve=False)
+    ends.asks_left = num_asks
+    return ends
+
+
+def test_wherever_it_ends_there_is_a_solution_with_a_bound() -> None:
+    data = tiers(2, 4, [[4, 2, 2], [4, 2]], 0.9, (1.0, 1.0))
+    best = best_tiers(data)
+    for num_asks in range(80):
+        answer = solve_tiers(data, ending_after(num_asks), ignore)
+        assert answer.solution is not None
+        assert answer.objective is not None
+        assert answer.bound is not None
+        assert data.holds(answer.solution)
+        assert answer.bound <= best + 1e-9 <= answer.objective + 2e-9
+
+
+def test_pieces_are_carried_down_until_the_budget_ends() -> None:
+    """Asked once per piece: three pieces of one group each."""
+    data = tiers(3, 3, [[3, 3], [2, 1]], 0.3)
+    pieces = np.array([[3, 0], [3, 0], [0, 3]])
+    carried = [search._carried_down(data, data.tiers[0], pieces, tree_order(data), ending_after(n)) for n in (2, 3)]
+    assert carried[0] is None
+    assert carried[1] is not None
+    assert data.holds(carried[1])
+
+
+def test_candidates_are_made_until_the_budget_ends() -> None:
+    data = tiers(3, 3, [[3, 2], [4, 1]], 0.3)
+    made = [len(list(search._on(data, tree_order(data), ending_after(num_asks)))) for num_asks in range(4)]
+    assert made == [0, 1, 2, 3]
+
+
+def test_each_candidate_is_valued_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two that are carried down, and three each on the pods that suffice."""
+    data = tiers(3, 3, [[3, 2], [4, 1]], 0.3)
+    valued = []
+    first = TierInstance.objective
+
+    def counted(self: TierInstance, counts: IntMatrix) -> float:
+        valued.append(counts)
+        return first(self, counts)
+
+    monkeypatch.setattr(TierInstance, "objective", counted)
+    monkeypatch.setattr(search, "search_by_spreads", lambda *_: Found(counts=None, bound=0.0))
+    solve_tiers(data, budget(may_solve=False), ignore)
+    assert len(valued) == 5
+
+
+def test_the_objective_takes_memory_by_pieces_not_by_pairs() -> None:
+    """Of 400 groups and 4,000 leaves nearly all pairs are empty: less than a hundredth of the matrix."""
+    data = tiers(400, 8, [[8] * 40] * 100, 0.3)
+    counts = np.zeros((400, 4_000), dtype=np.int64)
+    counts[np.arange(400), np.arange(400)] = 8
+    tracemalloc.start()
+    try:
+        assert data.objective(counts) == pytest.approx(0.3 * 10 + 0.7 + 0.5 * (0.3 * 400 + 0.7))
+        assert tracemalloc.get_traced_memory()[1] < counts.nbytes / 100
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_search_that_has_ended_makes_no_more_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
