@@ -306,7 +306,7 @@ def test_a_plan_is_deployed_and_stopped_by_buttons(visit: Visit, service: httpx.
     made = planned(service, {"policy": "arena", "snapshot": {"cluster": cluster, "jobs": [job]}})
     page = visit.go("plans", made["id"], "deploy")
     page.get_by_label("Ranks compute on").select_option("cpu")
-    page.get_by_label("Steps").fill("7")
+    page.get_by_label("Steps").fill("7000")
     before = len(service.get("/v1/deployments").json()["deployments"])
     page.get_by_role("button", name="Deploy small").click()
     dialog = page.get_by_role("dialog", name="Start the training of small?")
@@ -318,7 +318,7 @@ def test_a_plan_is_deployed_and_stopped_by_buttons(visit: Visit, service: httpx.
     dialog.get_by_role("button", name="Start it").click()
     page.get_by_role("region", name="Runs").wait_for()
     deployment = page.url.rpartition("/")[2]
-    assert service.get(f"/v1/deployments/{deployment}").json()["num_steps"] == 7
+    assert service.get(f"/v1/deployments/{deployment}").json()["num_steps"] == 7000
     # The job trains now: its plan can be moved, and is not started twice.
     page.goto(f"{visit.url}/ui/#/plans/{made['id']}/deploy")
     page.get_by_role("button", name="Move it to this plan").wait_for()
