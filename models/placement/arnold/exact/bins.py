@@ -15,7 +15,7 @@ other, and one with fewer minipods than groups + 1 is no better than that.)
 
   is superadditive and does not decrease, so that the F(w_j) of a bin add up to no more than F(g) = floor(t g). (It is
   the rounding of Gomory's mixed-integer cuts; among dual feasible functions that of Burdett and Johnson, which allows
-  negative items: Alves, Clautiaux, Valerio de Carvalho and Rietz, Dual-Feasible Functions, 2016.)
+  negative items: Alves, Clautiaux, Valerio de Carvalho and Rietz, Dual-Feasible Functions, 2016.) So is an F of an F.
 What these leave open is for `bin_flow`.
 """
 
@@ -31,6 +31,10 @@ from stowplan.arrays import IntMatrix, IntVector
 
 # Parts of the fractions that bounds are looked for at, at most.
 _MOST_PARTS = 70
+# Fractions whose values are rounded once more, and parts of what they are multiplied with then.
+_ROUNDED_AGAIN, _PARTS_AGAIN = 40, 30
+# How often what is too much is handed on to a bin without room.
+_HANDED_ON = 0.3
 
 Bins = list[list[int]]
 """Positions of the items of every bin."""
@@ -41,25 +45,51 @@ class RoundedBound:
 
     def __init__(self, weights: IntVector, capacity: int) -> None:
         self._sizes: IntVector = np.unique(weights)
-        steps, parts = _fractions(capacity)
-        whole, rest = np.divmod(steps * self._sizes, parts)
-        most, excess = np.divmod(steps * capacity, parts)
-        # F times 1 - r, and times the parts of t: (fractions, sizes).
-        self._values = whole * (parts - excess) + np.maximum(rest - excess, 0)
-        self._room = (most * (parts - excess))[:, 0]
+        self._values, self._room = _rounded(self._sizes, capacity, _MOST_PARTS)
 
     def of(self, weights: IntVector) -> int:
         """Bins that items of `weights` (n,) need."""
-        number = np.bincount(np.searchsorted(self._sizes, weights), minlength=self._sizes.size)
-        return int((-(-(self._values @ number) // self._room)).max())
+        return _most_bins(self._values @ self._number(weights), self._room)
+
+    def again(self, weights: IntVector) -> int:
+        """The same by values of F that are sizes themselves and are rounded once more, those of the sharpest t."""
+        number = self._number(weights)
+        most = 0
+        for k in np.argsort(-(self._values @ number) / self._room)[:_ROUNDED_AGAIN]:
+            divisor = np.gcd.reduce(self._values[k], initial=self._room[k])
+            sizes, room = self._values[k] // divisor, int(self._room[k] // divisor)
+            values, rooms = _rounded(sizes, room, _PARTS_AGAIN)
+            most = max(most, _most_bins(values @ number, rooms))
+        return most
+
+    def _number(self, weights: IntVector) -> IntVector:
+        return np.bincount(np.searchsorted(self._sizes, weights), minlength=self._sizes.size)
 
 
-@lru_cache(maxsize=16)
-def _fractions(capacity: int) -> tuple[IntMatrix, IntMatrix]:
-    """Steps and parts (F, 1) of the fractions t <= 1 that are tried: those of few parts, and those of capacity + 1."""
-    tried = [(n, d) for d in range(1, min(capacity + 1, _MOST_PARTS) + 1) for n in range(1, d + 1) if gcd(n, d) == 1]
-    tried += [(n, capacity + 1) for n in range(1, min(capacity, _MOST_PARTS) + 1)]
-    steps, parts = np.array([(n, d) for n, d in tried if n * capacity >= d], dtype=np.int64).T[:, :, None]
+def _most_bins(needed: IntVector, room: IntVector) -> int:
+    return int((-(-needed // room)).max())
+
+
+def _rounded(sizes: IntVector, capacity: int, most_parts: int) -> tuple[IntMatrix, IntVector]:
+    """F of the `sizes` (n,) at all fractions t that are tried, (F, n), and of the capacity, (F,).
+
+    Both times 1 - r, and times the parts of t.
+    """
+    steps, parts = _fractions(most_parts)
+    few = np.arange(1, min(capacity, most_parts) + 1)
+    steps, parts = np.append(steps, few), np.append(parts, np.full(few.size, capacity + 1))
+    tried = (parts <= capacity + 1) & (steps * capacity >= parts)
+    steps, parts = steps[tried, None], parts[tried, None]
+    whole, rest = np.divmod(steps * sizes, parts)
+    most, excess = np.divmod(steps * capacity, parts)
+    return whole * (parts - excess) + np.maximum(rest - excess, 0), (most * (parts - excess))[:, 0]
+
+
+@lru_cache(maxsize=2)
+def _fractions(most_parts: int) -> tuple[IntVector, IntVector]:
+    """Steps and parts of the fractions up to 1 of so many parts."""
+    tried = [(n, d) for d in range(1, most_parts + 1) for n in range(1, d + 1) if gcd(n, d) == 1]
+    steps, parts = np.array(tried, dtype=np.int64).T
     return steps, parts
 
 
@@ -71,15 +101,15 @@ def exchanged(weights: Sequence[int], capacity: int, num_bins: int, *, num_steps
 
 
 class _Trade:
-    """Bins that may be too full; `sums` are their subset sums, bit s + `zero` for the sum s."""
+    """Bins that may be too full; `sums`: subset sums of the first items of a bin, none to all, bit s + `zero` for s."""
 
     def __init__(self, weights: Sequence[int], capacity: int, num_bins: int, rng: random.Random) -> None:
-        self.weights, self.capacity, self.rng = weights, capacity, rng
+        self.weights, self.capacity, self.random = weights, capacity, rng.random
         self.zero = -sum(weight for weight in weights if weight < 0)
         self.bins: Bins = [[] for _ in range(num_bins)]
         self._best_fit()
         self.loads = [sum(weights[i] for i in members) for members in self.bins]
-        self.sums = [self._prefix_sums(members)[-1] for members in self.bins]
+        self.sums = [self._sums_of(members) for members in self.bins]
 
     def _best_fit(self) -> None:
         """Largest first into the fullest bin with room, else into the emptiest."""
@@ -90,7 +120,7 @@ class _Trade:
             self.bins[b].append(i)
             insort(loads, (load + self.weights[i], b))
 
-    def _prefix_sums(self, members: Sequence[int]) -> list[int]:
+    def _sums_of(self, members: Sequence[int]) -> list[int]:
         sums = [1 << self.zero]
         for i in members:
             weight = self.weights[i]
@@ -99,55 +129,57 @@ class _Trade:
 
     def run(self, num_steps: int) -> Bins | None:
         """Trade until no bin is too full."""
-        everyone = range(len(self.bins))
         for _ in range(num_steps):
-            over = [b for b in everyone if self.loads[b] > self.capacity]
+            over = [b for b, load in enumerate(self.loads) if load > self.capacity]
             if not over:
                 return self.bins
-            full = self.rng.choice(over)
+            full = over[int(self.random() * len(over))]
             if not self._relieved(full):
-                # Nobody can take anything: the same loads with other items, in two pairs.
-                self._trade(full, self.rng.choice(everyone), 0)
-                self._trade(self.rng.choice(everyone), self.rng.choice(everyone), 0)
+                # Nobody has room for anything: somebody takes it all the same, or gives other items for as many.
+                handed_on = self.random() < _HANDED_ON
+                self._trade(full, self._anyone(), self.loads[full] - self.capacity if handed_on else 0)
+                self._trade(self._anyone(), self._anyone(), 0)
         return None
+
+    def _anyone(self) -> int:
+        return int(self.random() * len(self.bins))
 
     def _relieved(self, full: int) -> bool:
         """Hand what is too much, or as much of it as can be, to a bin with room, the emptiest first."""
-        excess = self.loads[full] - self.capacity
-        with_room = [b for b in range(len(self.bins)) if self.loads[b] < self.capacity]
-        for b in sorted(with_room, key=self.loads.__getitem__):
-            room = self.capacity - self.loads[b]
+        excess, sums = self.loads[full] - self.capacity, self.sums[full][-1]
+        for load, b in sorted((load, b) for b, load in enumerate(self.loads) if load < self.capacity):
+            room, others = self.capacity - load, self.sums[b][-1]
             for amount in (*range(excess, room + 1), *range(min(excess - 1, room), 0, -1)):
-                if self._trade(full, b, amount):
-                    return True
+                if sums >> amount & others:
+                    return self._trade(full, b, amount)
         return False
 
     def _trade(self, one: int, two: int, amount: int) -> bool:
         """Items of two bins for one another, so that `amount` moves from the first to the second."""
-        common = (self.sums[one] >> amount) & self.sums[two]
+        common = (self.sums[one][-1] >> amount) & self.sums[two][-1]
         if one == two or not common:
             return False
-        nth = self.rng.randrange(common.bit_count())
-        for _ in range(nth):
+        for _ in range(int(self.random() * common.bit_count())):
             common &= common - 1
         second = (common & -common).bit_length() - 1
-        ways = ((one, two, second + amount), (two, one, second))
-        moved = [self._subset(b, total) for b, _, total in ways]
-        for (b, _, _), gone, come in zip(ways, moved, reversed(moved), strict=True):
-            self.bins[b] = [i for i in self.bins[b] if i not in gone] + come
-            self.sums[b] = self._prefix_sums(self.bins[b])[-1]
+        (gone, left), (come, kept) = self._split(one, second + amount), self._split(two, second)
+        for b, members in ((one, left + come), (two, kept + gone)):
+            self.bins[b], self.sums[b] = members, self._sums_of(members)
         self.loads[one] -= amount
         self.loads[two] += amount
         return True
 
-    def _subset(self, b: int, total: int) -> list[int]:
-        """Items of the bin whose sum is the bit `total`."""
-        sums, chosen = self._prefix_sums(self.bins[b]), []
-        for k in range(len(self.bins[b]) - 1, -1, -1):
-            if not sums[k] >> total & 1:
-                chosen.append(self.bins[b][k])
-                total -= self.weights[chosen[-1]]
-        return chosen
+    def _split(self, b: int, total: int) -> tuple[list[int], list[int]]:
+        """Items of the bin whose sum is the bit `total`, and the others."""
+        chosen: list[int] = []
+        others: list[int] = []
+        for i, sums in zip(reversed(self.bins[b]), self.sums[b][-2::-1], strict=True):
+            if sums >> total & 1:
+                others.append(i)
+            else:
+                chosen.append(i)
+                total -= self.weights[i]
+        return chosen, others
 
 
 class SearchLimitError(Exception):

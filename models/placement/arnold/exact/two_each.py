@@ -5,6 +5,7 @@ bounds. Hence the fewest are looked for from both sides, and one proof for the n
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,40 +13,60 @@ import numpy as np
 from models.placement.arnold.budget import Budget
 from models.placement.arnold.exact.bin_flow import bin_flow
 from models.placement.arnold.exact.bins import Bins, RoundedBound, SearchLimitError, exchanged, searched
+from solver.result import SolveResult
 from stowplan.arrays import IntVector
 
 # Starts and trades of each: a glance, before a relaxation is solved, and before a program is.
-_GLANCE, _TRY, _LAST_TRY = (1, 150), (2, 500), (10, 1_500)
-_SEARCH_STEPS = 2_000
-# A search deeper than this does not end within its steps.
-_MOST_SEARCHED = 150
+_GLANCE, _TRY, _LAST_TRY = (1, 250), (1, 600), (8, 2_000)
+# A search among more items than this does not end within its steps: before a relaxation is solved, and a program.
+_MOST_SEARCHED, _SEARCH_STEPS, _LAST_SEARCH_STEPS = 24, 2_000, 50_000
 # Larger programs take longer than anybody wants to wait for.
 _MAX_ARCS = 20_000
 _ROUNDING = 1e-6
+_ROUNDED = "sizes of pieces, rounded"
 
 
 def in_pairs(free: IntVector, size: int, num_groups: int, effort: tuple[int, int] = _GLANCE) -> list[IntVector] | None:
     """Components (positions into `free` (k,)) that hold the groups, at most two minipods each; None proves nothing."""
-    items, num_bins = _Items(free.tolist(), size), int(free.size) - num_groups
-    starts, num_steps = effort
-    tries = (exchanged(items.weights, size, num_bins, num_steps=num_steps, seed=seed) for seed in range(starts))
-    return items.components(next((found for found in tries if found is not None), None))
+    return _Items(free.tolist(), size, num_groups).traded(effort)
 
 
 class _Items:
-    """Items of minipods with `free` nodes; one that holds just a group is an item of 0, which fits anywhere."""
+    """Items of minipods with `free` nodes, for bins that have to hold all of them.
 
-    def __init__(self, free: Sequence[int], size: int) -> None:
-        self.positions = [j for j, nodes in enumerate(free) if nodes != size]
+    A minipod that holds just a group is an item of 0, which fits anywhere. Two that have just a group between them fill
+    a bin: where a packing has them in two bins, what else these hold fits into one, as w(A) + w(B) - g <= g.
+    """
+
+    def __init__(self, free: Sequence[int], size: int, num_groups: int) -> None:
+        self.size, self.num_bins = size, len(free) - num_groups
+        self.filled: Bins = []
         self.anywhere = [j for j, nodes in enumerate(free) if nodes == size]
+        waiting: defaultdict[int, list[int]] = defaultdict(list)
+        for j, nodes in enumerate(free):
+            # The last bin is for whatever is left.
+            if waiting[size - nodes] and self.num_bins > 1:
+                self.filled.append([waiting[size - nodes].pop(), j])
+                self.num_bins -= 1
+            elif nodes != size:
+                waiting[nodes].append(j)
+        self.positions = sorted(j for left in waiting.values() for j in left)
         self.weights = [size - free[j] for j in self.positions]
+
+    def traded(self, effort: tuple[int, int]) -> list[IntVector] | None:
+        """Minipods of bins that trades find; None proves nothing."""
+        starts, num_steps = effort
+        tries = (
+            exchanged(self.weights, self.size, self.num_bins, num_steps=num_steps, seed=seed) for seed in range(starts)
+        )
+        return self.components(next((found for found in tries if found is not None), None))
 
     def components(self, bins: Bins | None) -> list[IntVector] | None:
         """Minipods of the bins."""
         if bins is None:
             return None
-        filled = [[self.positions[i] for i in members] for members in bins if members] or [[]]
-        filled[0] += self.anywhere
+        filled = self.filled + [[self.positions[i] for i in members] for members in bins if members] or [[]]
+        filled[0] = filled[0] + self.anywhere
         return [np.array(sorted(members), dtype=np.int64) for members in filled]
 
 
@@ -65,16 +86,13 @@ class FewestMinipods:
     def find(self) -> None:
         """Bring both sides together, as far as the budget allows."""
         weights = self.size - self.free
-        bound = RoundedBound(weights, self.size)
-        while self.lower <= self.free.size and bound.of(weights[: self.lower]) > self.lower - self.num_groups:
-            self._raise(self.lower + 1, "sizes of pieces, rounded")
+        self.bound = RoundedBound(weights, self.size)
+        while self.lower <= self.free.size and self.bound.of(weights[: self.lower]) > self.lower - self.num_groups:
+            self._raise(self.lower + 1, _ROUNDED)
         self._gallop()
         while (most := self.free.size if self.upper is None else self.upper - 1) >= self.lower:
             if self.budget.ended_by is not None or not self._decided(most):
                 return
-
-    def _items(self, num_minipods: int) -> _Items:
-        return _Items(self.free[:num_minipods].tolist(), self.size)
 
     def _raise(self, lower: int, argument: str) -> None:
         self.lower, self.argument = lower, argument
@@ -104,16 +122,23 @@ class FewestMinipods:
                 failed = middle
 
     def _decided(self, num_minipods: int) -> bool:
-        """Whether it was found out if so many suffice: by search, relaxation, more trades, or the program."""
-        items, num_bins = self._items(num_minipods), num_minipods - self.num_groups
-        if len(items.weights) <= _MOST_SEARCHED:
-            try:
-                found = items.components(searched(items.weights, self.size, num_bins, _SEARCH_STEPS))
-            except SearchLimitError:
-                pass
-            else:
-                return self._closed(num_minipods, found, "search")
-        return self._fits(num_minipods, _TRY) or self._by_flow(num_minipods, items, num_bins)
+        """Whether it was found out if so many suffice: by search, bound, trades, relaxation, or the program."""
+        items = _Items(self.free[:num_minipods].tolist(), self.size, self.num_groups)
+        if self._searched(num_minipods, items, _SEARCH_STEPS):
+            return True
+        if self.bound.again(np.array(items.weights)) > items.num_bins:
+            return self._closed(num_minipods, None, _ROUNDED)
+        return self._fits(num_minipods, _TRY) or self._by_flow(num_minipods, items)
+
+    def _searched(self, num_minipods: int, items: _Items, num_steps: int) -> bool:
+        """Whether a search came to an end."""
+        if len(items.weights) > _MOST_SEARCHED:
+            return False
+        try:
+            found = searched(items.weights, self.size, items.num_bins, num_steps)
+        except SearchLimitError:
+            return False
+        return self._closed(num_minipods, items.components(found), "search")
 
     def _closed(self, num_minipods: int, found: Sequence[IntVector] | None, argument: str) -> bool:
         if found is None:
@@ -121,22 +146,34 @@ class FewestMinipods:
             return True
         return self._found(num_minipods, found)
 
-    def _by_flow(self, num_minipods: int, items: _Items, num_bins: int) -> bool:
-        for integral in (False, True):
-            flow = bin_flow(items.weights, self.size, _MAX_ARCS, integral=integral)
-            if flow is None:
-                return self._fits(num_minipods, _LAST_TRY)
-            result = self.budget.solve_problem(flow.problem)
-            if result is None:
-                return False
-            if result.bound is not None and math.ceil(result.bound - _ROUNDING) > num_bins:
-                return self._closed(num_minipods, None, "flow over bins")
-            if not integral and self._fits(num_minipods, _LAST_TRY):
-                # Where it takes so many trades, shorter ones have failed for nothing further down, too.
-                self._halve(self.lower - 1, _LAST_TRY)
-                return True
-            if integral and result.incumbent is not None:
-                bins = flow.bins(items.weights, np.rint(result.incumbent).astype(np.int64))
-                if len(bins) <= num_bins:
-                    return self._closed(num_minipods, items.components(bins), "")
+    def _by_flow(self, num_minipods: int, items: _Items) -> bool:
+        """By the relaxation, search or trades once more, and the program."""
+        relaxed = bin_flow(items.weights, self.size, _MAX_ARCS, integral=False)
+        if relaxed is None:
+            return self._fits(num_minipods, _LAST_TRY)
+        result = self.budget.solve_problem(relaxed.problem)
+        if result is None:
+            return False
+        if self._bounded(num_minipods, items, result) or self._searched(num_minipods, items, _LAST_SEARCH_STEPS):
+            return True
+        if self._fits(num_minipods, _LAST_TRY):
+            # Where it takes so many trades, shorter ones have failed for nothing further down, too.
+            self._halve(self.lower - 1, _LAST_TRY)
+            return True
+        flow = bin_flow(items.weights, self.size, _MAX_ARCS, integral=True)
+        result = None if flow is None else self.budget.solve_problem(flow.problem)
+        if flow is None or result is None:
+            return False
+        if self._bounded(num_minipods, items, result):
+            return True
+        if result.incumbent is not None:
+            bins = flow.bins(items.weights, np.rint(result.incumbent).astype(np.int64))
+            if len(bins) <= items.num_bins:
+                return self._closed(num_minipods, items.components(bins), "")
         return False
+
+    def _bounded(self, num_minipods: int, items: _Items, result: SolveResult) -> bool:
+        """Whether the bound of a flow says that so many do not do."""
+        if result.bound is None or math.ceil(result.bound - _ROUNDING) <= items.num_bins:
+            return False
+        return self._closed(num_minipods, None, "flow over bins")

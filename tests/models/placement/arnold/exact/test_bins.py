@@ -56,6 +56,7 @@ def assert_in_bins(bins: Bins, weights: Sequence[int], num_bins: int) -> None:
 def test_the_search_finds_the_fewest_bins_and_bounds_never_say_more(weights: list[int]) -> None:
     fewest = fewest_bins(weights)
     assert bound(weights) <= fewest
+    assert RoundedBound(np.array(weights), CAPACITY).again(np.array(weights)) <= fewest
     found = searched(weights, CAPACITY, fewest, 10_000)
     assert found is not None
     assert_in_bins(found, weights, fewest)
@@ -105,6 +106,13 @@ def test_items_of_which_no_two_share_a_bin_are_told_by_what_rounding_leaves_over
     assert bound([8, 5, 11]) == 3
 
 
+def test_what_is_rounded_twice_says_more() -> None:
+    """Nothing goes with a 6, and of three 4 two share a bin of 9: four bins, where one rounding says three."""
+    weights = np.array([6, 6, 4, 4, 4])
+    assert RoundedBound(weights, 9).of(weights) == 3
+    assert RoundedBound(weights, 9).again(weights) == 4
+
+
 def test_a_search_that_takes_too_long_says_so() -> None:
     with pytest.raises(SearchLimitError):
         searched([7, 6, 5, 5, 4, 4, 3, 3, 2, 2], CAPACITY, 4, 5)
@@ -135,6 +143,33 @@ def test_two_each_is_decided_exactly() -> None:
             assert max_spread(labels) <= 2
             assert (np.bincount(labels.ravel(), minlength=expected) <= free[:expected]).all()
     assert {None, "sizes of pieces, rounded"} <= arguments
+
+
+@pytest.mark.slow
+def test_groups_of_58_need_the_fewest_minipods_that_a_program_says() -> None:
+    """The program knows all minipods, those too that have just a group between them."""
+    arguments = set()
+    for rng in seeded(58, 60):
+        free = np.sort(rng.integers(1, 69, rng.integers(16, 40)))[::-1]
+        num_groups = int(0.99 * free.sum()) // 58
+        lower = int(np.searchsorted(np.cumsum(free), num_groups * 58)) + 1
+        if lower <= num_groups + 1:
+            continue
+        fewest = FewestMinipods(free, 58, num_groups, lower, budget())
+        fewest.find()
+        assert fewest.lower == (free.size + 1 if fewest.upper is None else fewest.upper)
+        arguments.add(fewest.argument)
+        if fewest.upper is not None:
+            labels = pack(free, 58, num_groups, 2, fewest.components)
+            assert max_spread(labels) <= 2
+            assert (np.bincount(labels.ravel(), minlength=free.size) <= free).all()
+        if (known := fewest.lower - 1) * 58 - free[:known].sum() <= (known - num_groups) * 58:
+            flow = bin_flow((58 - free[:known]).tolist(), 58, 100_000, integral=True)
+            assert flow is not None
+            bound = solve(flow.problem, SolveOptions(relative_gap=0.0, time_limit_s=20)).bound
+            assert bound is not None
+            assert bound > known - num_groups + 1e-6
+    assert {"sizes of pieces, rounded", "search", "flow over bins"} <= arguments
 
 
 def test_what_rounding_does_not_tell_a_search_does() -> None:
