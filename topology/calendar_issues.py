@@ -23,7 +23,7 @@ def calendar_issues(cluster: Cluster, entries: Sequence[CalendarEntry]) -> list[
     if not entries:
         return []
     too_many = list(_size_issues(entries))
-    if too_many:
+    if too_many or not entries:
         return too_many
     counts = Counter(entry.name for entry in entries)
     known = {node.id: None for node in cluster.nodes}
@@ -38,6 +38,8 @@ def calendar_issues(cluster: Cluster, entries: Sequence[CalendarEntry]) -> list[
 
 def calendar_warnings(cluster: Cluster, entries: Sequence[CalendarEntry]) -> Iterator[Issue]:
     """What is odd about a calendar, which is legal."""
+    if not entries:
+        return
     node_of = {node.id: node for node in cluster.nodes}
     shut: dict[str, list[CalendarEntry]] = {}
     for entry in entries:

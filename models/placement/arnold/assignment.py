@@ -8,7 +8,8 @@
    few finer units.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from itertools import chain
 
 import numpy as np
 from scipy import sparse
@@ -78,7 +79,11 @@ def pick_nodes(
     minipods: IntMatrix, nodes: Sequence[Sequence[str]], unit: SchedulingUnit
 ) -> tuple[tuple[str, ...], ...]:
     """Node ids for the cells (rows, columns), group after group, the first of the `nodes` of each minipod."""
-    waiting: list[Iterator[str]] = [iter(own) for own in nodes]
     groups = minipods if unit is SchedulingUnit.PP else minipods.T
-    cells = [tuple(next(waiting[j]) for j in group) for group in groups.tolist()]
-    return tuple(cells) if unit is SchedulingUnit.PP else tuple(zip(*cells, strict=True))
+    # Cell by cell, those of a minipod after one another: what its nodes are handed out to.
+    along = np.argsort(groups, axis=None, kind="stable")
+    number = np.bincount(groups.ravel(), minlength=len(nodes)).tolist()
+    cells = np.empty(groups.size, dtype=np.object_)
+    cells[along] = list(chain.from_iterable(own[:many] for own, many in zip(nodes, number, strict=True)))
+    rows = cells.reshape(groups.shape).tolist()
+    return tuple(map(tuple, rows)) if unit is SchedulingUnit.PP else tuple(zip(*rows, strict=True))

@@ -164,7 +164,7 @@ def _type_violations(
     scene: _Scene, job: Job, parallelism: Parallelism, placement: PretrainingPlacement
 ) -> Iterator[Issue]:
     """One GPU type that the job allows, one node size, and the matrix of Eq. 1 for it."""
-    nodes = [scene.nodes[name] for row in placement.cells for name in row if name in scene.nodes]
+    nodes = [node for name in chain.from_iterable(placement.cells) if (node := scene.nodes.get(name))]
     kinds = sorted({(node.gpu_type, node.num_gpus) for node in nodes})
     if len(kinds) != 1:
         yield _violation("mixed_nodes", "cells", f"nodes must agree in GPU type and count; found {kinds}")
@@ -267,18 +267,19 @@ def _allocation_violations(
 ) -> Iterator[Issue]:
     """The planned job holds all GPUs of its hosts in rank order; every other job holds what it held."""
     job, nodes = scene.jobs[allocation.job_id], scene.nodes
+    held = [node for part in allocation.gpus if (node := nodes.get(part.node))]
     if job.id == placement.job_id:
-        hosts = [nodes[name] for name in placement.hosts if name in nodes]
-        every = {num: tuple(range(num)) for num in {node.num_gpus for node in hosts}}
-        is_right = [part.node for part in allocation.gpus] == [node.id for node in hosts]
-        if not is_right or [part.gpus for part in allocation.gpus] != [every[node.num_gpus] for node in hosts]:
+        sizes = [node.num_gpus for node in held]
+        every = {num: tuple(range(num)) for num in set(sizes)}
+        is_right = [part.node for part in allocation.gpus] == [name for name in placement.hosts if name in nodes]
+        if not is_right or [part.gpus for part in allocation.gpus] != [every[num] for num in sizes]:
             detail = f"job {job.id!r} must hold every GPU of its hosts, in rank order"
             yield Issue(code="allocation_mismatch", pointer=f"{pointer}/gpus", detail=detail)
     elif job.id not in scene.running or set(allocation.gpus) != set(job.current or ()):
         detail = f"job {job.id!r} is not planned here; it must keep its GPUs, or stay unplaced when it has none"
         yield Issue(code="job_moved", pointer=f"{pointer}/gpus", detail=detail)
     num_gpus = sum([len(part.gpus) for part in allocation.gpus])
-    types = {node.gpu_type for part in allocation.gpus if (node := nodes.get(part.node))}
+    types = {node.gpu_type for node in held}
     if allocation.num_gpus != num_gpus or types != {allocation.gpu_type}:
         detail = f"says {allocation.num_gpus} {allocation.gpu_type!r} GPUs, holds {num_gpus} of {sorted(types)}"
         yield Issue(code="allocation_mismatch", pointer=pointer, detail=detail)

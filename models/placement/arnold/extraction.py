@@ -66,7 +66,7 @@ def pretraining_placement(
         beta=1 - affinity.alpha,
         affinity_source=affinity.source,
         cells=cells,
-        minipods=tuple(tuple(labels[j] for j in row) for row in minipods.tolist()),
+        minipods=tuple(map(tuple, np.array(labels, dtype=np.object_)[minipods].tolist())),
         hosts=stage_major(cells),
         minipod_spread=spreads.minipods,
         distance=spreads.distance,
@@ -108,8 +108,9 @@ def _batch(selection: Selection) -> tuple[int, int, int] | tuple[None, None, Non
 
 def kept_where_they_are(snapshot: Snapshot, jobs: Iterable[Job]) -> Iterator[JobAllocation]:
     """Allocations of running jobs that nobody moves."""
+    jobs = list(jobs)
     # Built once: a map of all nodes per job would make the cost grow with jobs x nodes.
-    types = {node.id: node.gpu_type for node in snapshot.cluster.nodes}
+    types = {node.id: node.gpu_type for node in snapshot.cluster.nodes} if jobs else {}
     return (_kept(types, job) for job in jobs)
 
 

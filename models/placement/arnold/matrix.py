@@ -8,6 +8,7 @@ inside a node, so a node holds GPUs per node / TP data-parallel ranks of one sta
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from models.placement.arnold.parameters import SchedulingUnit
 from models.wording import counted
@@ -79,4 +80,4 @@ def stage_major(cells: Sequence[Sequence[str]]) -> tuple[str, ...]:
     DeepSpeed numbers ranks with the pipe axis slowest, then data, then model, so that
     rank = (stage * DP + data) * TP + tensor and all nodes of a stage come before those of the next.
     """
-    return tuple(node for column in zip(*cells, strict=True) for node in column)
+    return tuple(chain.from_iterable(zip(*cells, strict=True)))
