@@ -6,7 +6,7 @@ bounds. Hence the fewest are looked for from both sides, and one proof for the n
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -26,9 +26,9 @@ _ROUNDING = 1e-6
 _ROUNDED = "sizes of pieces, rounded"
 
 
-def in_pairs(free: IntVector, size: int, num_groups: int, effort: tuple[int, int] = _GLANCE) -> list[IntVector] | None:
+def in_pairs(free: IntVector, size: int, num_groups: int) -> list[IntVector] | None:
     """Components (positions into `free` (k,)) that hold the groups, at most two minipods each; None proves nothing."""
-    return _Items(free.tolist(), size, num_groups).traded(effort)
+    return _Items(free.tolist(), size, num_groups).traded(_GLANCE)
 
 
 class _Items:
@@ -53,13 +53,16 @@ class _Items:
         self.positions = sorted(j for left in waiting.values() for j in left)
         self.weights = [size - free[j] for j in self.positions]
 
-    def traded(self, effort: tuple[int, int]) -> list[IntVector] | None:
-        """Minipods of bins that trades find; None proves nothing."""
+    def traded(self, effort: tuple[int, int], stop: Callable[[], bool] = lambda: False) -> list[IntVector] | None:
+        """Minipods of bins that trades find; None proves nothing. `stop` is asked before each start but the first."""
         starts, num_steps = effort
-        tries = (
-            exchanged(self.weights, self.size, self.num_bins, num_steps=num_steps, seed=seed) for seed in range(starts)
-        )
-        return self.components(next((found for found in tries if found is not None), None))
+        for seed in range(starts):
+            if seed and stop():
+                break
+            found = exchanged(self.weights, self.size, self.num_bins, num_steps=num_steps, seed=seed)
+            if found is not None:
+                return self.components(found)
+        return None
 
     def components(self, bins: Bins | None) -> list[IntVector] | None:
         """Minipods of the bins."""
@@ -98,7 +101,8 @@ class FewestMinipods:
         self.lower, self.argument = lower, argument
 
     def _fits(self, num_minipods: int, effort: tuple[int, int] = _GLANCE) -> bool:
-        found = in_pairs(self.free[:num_minipods], self.size, self.num_groups, effort)
+        items = _Items(self.free[:num_minipods].tolist(), self.size, self.num_groups)
+        found = items.traded(effort, lambda: self.budget.ended_by is not None)
         return found is not None and self._found(num_minipods, found)
 
     def _found(self, num_minipods: int, components: Sequence[IntVector]) -> bool:

@@ -14,11 +14,12 @@ reaches it; vectors not looked at yet are at least worth their spreads and the f
 import heapq
 import math
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 
-from models.placement.arnold.tiers.inside import Fewest, Inside, OnBins, OnTiers, held_by_number
+from models.placement.arnold.tiers.inside import Fewest, Inside, OnBins, OnTiers, StoppedError, held_by_number
 from models.placement.arnold.tiers.instance import TierInstance
 from models.placement.arnold.tiers.rows import Row
 from models.placement.arnold.tiers.tree import UnitTree
@@ -45,7 +46,7 @@ def search_by_spreads(instance: TierInstance, known: float, stop: Callable[[], b
     Parameters
     ----------
     stop
-        Asked before every try; ends it early.
+        Asked before every try, and before every number and set of units that is looked at; ends it early.
     """
     if math.prod(tier.num_units + 1 for tier in instance.tiers) > _MOST_COUNTS:
         return Found(counts=None, bound=-math.inf)
@@ -58,7 +59,7 @@ class _Search:
     """`best`: the value of `row`, or, where there is none, what was known before."""
 
     def __init__(self, instance: TierInstance, known: float, stop: Callable[[], bool]) -> None:
-        self.instance, self.best, self.stop = instance, known, stop
+        self.instance, self.best = instance, known
         self.tree = tree = UnitTree(instance)
         self.fewest = Fewest(instance.group_size, stop)
         self.row: Row | None = None
@@ -69,30 +70,35 @@ class _Search:
         every = [sorted(free, reverse=True) for free in tree.free]
         self.least = tuple(_fewest_with(free, instance.group_size) for free in every)
         self.most = tuple(min(instance.group_size, len(free)) for free in every)
-        # Units cost at least what they do where no spread is too large.
-        self.least_cost = self._values(self.most)[0] - self._spread_cost(self.most)
+        self.least_cost = 0.0
         # Bounds of the vectors that were looked at.
         self.bounds: dict[_Spreads, float] = {}
 
     def run(self) -> Found:
-        """Try the least until it is found, or worth no less than what is known."""
+        """Try the least until it is found, or worth no less than what is known, or until it is stopped."""
+        # Units cost at least what they do where no spread is too large.
+        with suppress(StoppedError):
+            self.least_cost = self._values(self.most)[0] - self._spread_cost(self.most)
         seen = {self.least, self.most}
         heap = [(self._spread_cost(spreads) + self.least_cost, spreads) for spreads in seen]
         heapq.heapify(heap)
         tried = 0
-        while heap and heap[0][0] < self.best - _TOLERANCE and tried < _MOST_TRIED and not self.stop():
+        while heap and heap[0][0] < self.best - _TOLERANCE and tried < _MOST_TRIED:
             value, spreads = heapq.heappop(heap)
             if spreads not in self.bounds:
                 self._add_wider(heap, seen, spreads)
             tried += 1
-            self.bounds[spreads], now = self._values(spreads)
-            if now > value + _TOLERANCE:
-                if now < math.inf:
-                    heapq.heappush(heap, (now, spreads))
-            elif self._settled(spreads):
-                self.best = now
-            else:
+            try:
+                self.fewest.go_on()
+                self.bounds[spreads], now = self._values(spreads)
+                settled = now <= value + _TOLERANCE and self._settled(spreads)
+            except StoppedError:
                 heapq.heappush(heap, (value, spreads))
+                break
+            if settled:
+                self.best = now
+            elif now < math.inf:
+                heapq.heappush(heap, (max(value, now), spreads))
         bound = min(
             [self.best, *self.bounds.values(), *(value for value, spreads in heap if spreads not in self.bounds)]
         )
@@ -156,6 +162,7 @@ class _Search:
     def _groups_inside(self, spreads: _Spreads, tier: int, parent: int, num_groups: int) -> Inside:
         key = (tier, parent, spreads[tier:], num_groups)
         if key not in self._inside:
+            self.fewest.go_on()
             if tier + 1 == self.tree.num_tiers:
                 bins = self.tree.children[tier][parent]
                 self._inside[key] = OnBins(self.tree, self.fewest, bins, num_groups, spreads[tier], self.costs[tier])

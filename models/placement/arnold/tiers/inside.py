@@ -33,6 +33,10 @@ _Bins = tuple[tuple[int, ...], list[int]]
 """A unit above the bins, as units of all tiers from the coarsest on, and its bins."""
 
 
+class StoppedError(Exception):
+    """The search was told to end; what it has tried last is as open as before."""
+
+
 class Fewest:
     """How many units of one tier groups of `size` nodes need; and what may still be searched: `row_steps`, until
     `stop`."""
@@ -41,6 +45,17 @@ class Fewest:
         self.size, self.stop = size, stop
         self.row_steps = _ALL_ROW_STEPS
         self._known: dict[tuple[tuple[int, ...], int, int], float] = {}
+
+    def go_on(self) -> None:
+        """Ask.
+
+        Raises
+        ------
+        StoppedError
+            When the search is to end.
+        """
+        if self.stop():
+            raise StoppedError
 
     def at_least(self, free: tuple[int, ...], num_groups: int, spread: int) -> float:
         """The fewest of the units with `free` nodes, most first, as far as it is proven; inf where all do not do."""
@@ -63,6 +78,7 @@ class Fewest:
         first = next((k for k, nodes in enumerate(held, start=1) if nodes >= num_groups * self.size), len(free) + 1)
         # Every component has a group.
         for number in range(first, min(len(free), spread * num_groups) + 1):
+            self.go_on()
             try:
                 yield number, components(free[:number], self.size, num_groups, spread, _PARTITION_STEPS)
             except SearchLimitError:
@@ -215,7 +231,8 @@ class OnTiers(Inside):
         numbers = range(1, len(self._above_bins) + 1)
         every = itertools.chain.from_iterable(itertools.combinations(self._above_bins, n) for n in numbers)
         for looked, chosen in enumerate(every):
-            if looked == _MOST_SETS or self.fewest.stop():
+            self.fewest.go_on()
+            if looked == _MOST_SETS:
                 raise SearchLimitError
             if sum(self.tree.free[last][path[-1]] for path, _ in chosen) < need:
                 continue

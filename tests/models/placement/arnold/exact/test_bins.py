@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from models.placement.arnold.exact import two_each
 from models.placement.arnold.exact.bin_flow import bin_flow
 from models.placement.arnold.exact.bins import Bins, RoundedBound, SearchLimitError, exchanged, searched
 from models.placement.arnold.exact.packing import pack
@@ -181,6 +182,15 @@ def test_what_rounding_does_not_tell_a_search_does() -> None:
     fewest.find()
     assert (fewest.lower, fewest.upper, fewest.argument) == (7, None, "search")
     assert not fits(free.tolist(), 25, 3, 2)
+
+
+def test_between_two_starts_of_trades_the_clock_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    asks = iter([False, True])
+    seeds: list[int] = []
+    monkeypatch.setattr(two_each, "exchanged", lambda *_, seed, **__: seeds.append(seed))
+    items = two_each._Items([5, 4, 4], 7, 1)
+    assert items.traded((9, 1), lambda: next(asks)) is None
+    assert seeds == [0, 1]
 
 
 def test_a_minipod_that_holds_just_a_group_goes_anywhere() -> None:

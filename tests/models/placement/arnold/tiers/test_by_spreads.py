@@ -1,6 +1,8 @@
 """Spreads of all tiers together against brute force and the declared program at gap 0, and its parts by hand."""
 
+import functools
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations_with_replacement
 
@@ -13,7 +15,7 @@ from models.placement.arnold.tiers.by_spreads import Found, search_by_spreads
 from models.placement.arnold.tiers.inside import Fewest, held_by_number
 from models.placement.arnold.tiers.instance import TierInstance, WeightedTier
 from models.placement.arnold.tiers.model import tier_model
-from models.placement.arnold.tiers.partition import components
+from models.placement.arnold.tiers.partition import Components, components
 from models.placement.arnold.tiers.rows import BinKind, RowSearch
 from models.placement.arnold.tiers.tree import UnitTree
 from solver.compilers.pyomo import compile_pyomo
@@ -119,6 +121,46 @@ def test_what_is_stopped_or_too_large_keeps_its_bound(monkeypatch: pytest.Monkey
     assert -math.inf < stopped.bound <= best_tiers(data) + 1e-9
     monkeypatch.setattr(by_spreads, "_MOST_COUNTS", 1)
     assert search_by_spreads(data, math.inf) == Found(counts=None, bound=-math.inf)
+
+
+def test_wherever_the_clock_ends_it_bounds_hold_and_between_two_asks_little_is_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """At most one placement inside a unit is begun, and one partition tried; after the end it is asked once more."""
+    begun = tried = asks = 0
+    first, partition = inside.Inside.__init__, inside.components
+
+    def beginning(self: inside.Inside) -> None:
+        nonlocal begun
+        begun += 1
+        first(self)
+
+    def trying(free: Sequence[int], size: int, num_groups: int, spread: int, max_steps: int) -> Components | None:
+        nonlocal tried
+        tried += 1
+        return partition(free, size, num_groups, spread, max_steps)
+
+    def ends_after(most: float) -> bool:
+        nonlocal begun, tried, asks
+        assert begun <= 1
+        assert tried <= 1
+        begun, tried, asks = 0, 0, asks + 1
+        return asks > most
+
+    monkeypatch.setattr(inside.Inside, "__init__", beginning)
+    monkeypatch.setattr(inside, "components", trying)
+    longest = 0
+    for data in PROGRAMS[:8]:
+        asks = 0
+        whole = search_by_spreads(data, math.inf, lambda: ends_after(math.inf))
+        value, longest = found_value(data, whole), max(longest, asks)
+        assert whole.bound == pytest.approx(value)
+        for most in range(asks):
+            begun = tried = asks = 0
+            found = search_by_spreads(data, math.inf, functools.partial(ends_after, most))
+            assert 0 <= found.bound <= value + 1e-9 <= found_value(data, found) + 2e-9
+            assert asks <= most + 2
+    assert longest > 40
 
 
 def test_without_steps_bounds_hold(monkeypatch: pytest.MonkeyPatch) -> None:
