@@ -128,7 +128,7 @@ def test_wherever_the_clock_ends_it_bounds_hold_and_between_two_asks_little_is_d
 ) -> None:
     """At most one placement inside a unit is begun, and one partition tried; after the end it is asked once more."""
     begun = tried = asks = 0
-    first, partition = inside.Inside.__init__, inside.components
+    first = inside.Inside.__init__
 
     def beginning(self: inside.Inside) -> None:
         nonlocal begun
@@ -138,7 +138,7 @@ def test_wherever_the_clock_ends_it_bounds_hold_and_between_two_asks_little_is_d
     def trying(free: Sequence[int], size: int, num_groups: int, spread: int, max_steps: int) -> Components | None:
         nonlocal tried
         tried += 1
-        return partition(free, size, num_groups, spread, max_steps)
+        return components(free, size, num_groups, spread, max_steps)
 
     def ends_after(most: float) -> bool:
         nonlocal begun, tried, asks
