@@ -32,7 +32,7 @@ from stowplan.arrays import IntMatrix, IntVector
 # Parts of the fractions that bounds are looked for at, at most.
 _MOST_PARTS = 70
 # Fractions whose values are rounded once more, and parts of what they are multiplied with then.
-_ROUNDED_AGAIN, _PARTS_AGAIN = 40, 30
+_ROUNDED_AGAIN, _PARTS_AGAIN = 20, 30
 # How often what is too much is handed on to a bin without room.
 _HANDED_ON = 0.3
 

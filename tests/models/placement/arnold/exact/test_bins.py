@@ -190,7 +190,7 @@ def test_between_two_starts_of_trades_the_clock_is_asked(monkeypatch: pytest.Mon
     monkeypatch.setattr(two_each, "exchanged", lambda *_, seed, **__: seeds.append(seed))
     items = two_each._Items([5, 4, 4], 7, 1)
     assert items.traded((9, 1), lambda: next(asks)) is None
-    assert seeds == [0, 1]
+    assert seeds == [1, 2]
 
 
 def test_a_minipod_that_holds_just_a_group_goes_anywhere() -> None:
