@@ -31,7 +31,7 @@ class Assignment:
     """A choice of blocks that the placeability rows admit.
 
     chosen: int64 (J,), -1 for none. slack: int64 (m,), what the rows leave. offered: int64 (K,), the configurations
-    that some job is offered; offered_costs: float64 (J, K), what they cost, inf for jobs that are not offered them.
+    that some job is offered; offered_costs: float64 (K, J), what they cost, inf for jobs that are not offered them.
     Costs (J,) are to be minimised, whatever the sense of the objective: a max c + b sum c, over the counted jobs for
     Eq. 7 (a = 1), over all jobs else (a = 0).
     """
@@ -50,7 +50,7 @@ class Assignment:
         self._mean = instance.mean_share if self.is_min_max else 1.0
         # Blocks that are not offered cost beyond all: no change to them gains.
         self._block_costs: FloatMatrix = np.where(offered, sign * instance.utility.value, np.inf)
-        self.offered_costs: FloatMatrix = np.ascontiguousarray(self._block_costs[:, self.offered])
+        self.offered_costs: FloatMatrix = np.ascontiguousarray(self._block_costs[:, self.offered].T)
         # The same as numbers of Python's, for what is looked up one by one.
         self._costs_of: list[list[float]] = self._block_costs.tolist()
         self._own: list[float] = self.costs.tolist()
@@ -82,17 +82,17 @@ class Assignment:
         return first, second
 
     def gains(self, jobs: IntVector) -> tuple[FloatMatrix, FloatMatrix]:
-        """How much better b sum c (n, K) and the objective (n, K) get when one of the jobs (n,) gets one of the offered
+        """How much better b sum c (K, n) and the objective (K, n) get when one of the jobs (n,) gets one of the offered
         configurations, each by itself; -inf for blocks that it is not offered."""
-        own, new = self.costs[jobs, None], self.offered_costs[jobs]
+        own, new = self.costs[jobs], self.offered_costs.take(jobs, axis=1)
         savings = self._mean * (own - new)
         if not self.is_min_max:
             return savings, savings
         worst, others = self.two_largest()
         largest = np.maximum(new, worst)
-        alone = (own[:, 0] == worst).nonzero()[0]
+        alone = (own == worst).nonzero()[0]
         if alone.size:
-            largest[alone] = np.maximum(new[alone], others)
+            largest[:, alone] = np.maximum(new[:, alone], others)
         return savings, savings + (worst - largest)
 
     def most_gained(self, job: int, blocks: IntVector, saved: FloatVector, num_moves: int) -> FloatVector:

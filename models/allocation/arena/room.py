@@ -22,18 +22,10 @@ _NOBODY = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Changes:
-    """Changes that fit once the slack (m,) covers what they take beyond what they free.
+    """gains: float64 (k,) and jobs: int64 (k,), of the best change of each kind of a site, -inf where nobody can change
+    so. savings: float64 (k,), the most that a change of the kind saves; rates: float64 (k,), the same per GPU that it
+    can free there."""
 
-    kinds: int64 (k,), ascending, each with a launched job that can change so. freed: int64 (m, k); relieving: int64
-    (r, k), the same in the rows of interest; fixed: int64 (f, k), in those in which no change of the site frees any.
-    gains: float64 (k,) and jobs: int64 (k,), of the best change of each kind. savings: float64 (k,), the most that a
-    change of the kind saves; rates: float64 (k,), the same per GPU that it can free there.
-    """
-
-    kinds: IntVector
-    freed: IntMatrix
-    relieving: IntMatrix
-    fixed: IntMatrix
     gains: FloatVector
     jobs: IntVector
     savings: FloatVector
@@ -45,15 +37,21 @@ class _Site:
     """Rows in which blocks lack room. rows: int64 (r,); units: int64 (r,), GPUs per unit of each.
 
     kinds: int64 (k,), ascending, the changes that free something there; sources: the configurations that they leave.
-    fixed: int64 (f,), the rows in which none of them frees anything. changes: those that can be made, None where they
-    are to be looked up anew. version: grows when they change.
+    freed: int64 (m, k), by each; a change fits once the slack (m,) covers what it takes beyond that. relieving: int64
+    (r, k), the same in the rows; num_freed: int64 (k,), GPUs that it can free there. fixed: int64 (f,), the rows in
+    which none of them frees anything; freed_fixed: int64 (f, k). changes: the best ones, None where they are to be
+    looked up anew. version: grows when they change.
     """
 
     rows: IntVector
     units: IntVector
     kinds: IntVector
     sources: frozenset[int]
+    freed: IntMatrix
+    relieving: IntMatrix
+    num_freed: IntVector
     fixed: IntVector
+    freed_fixed: IntMatrix
     changes: _Changes | None = None
     version: int = 0
 
@@ -77,6 +75,7 @@ class Room:
         """`depth`: most changes of a search, for which so many of the best of each kind are kept."""
         self._assignment = assignment
         self._size = assignment.offered.size
+        self._every = np.arange(self._size)
         self._number = {c: k for k, c in enumerate(assignment.offered.tolist())}
         demand = assignment.demand[:, assignment.offered]
         before, self._after = np.divmod(np.arange(self._size**2), max(1, self._size))
@@ -85,7 +84,6 @@ class Room:
         num_best = max(1, depth)
         self._gains: FloatMatrix = np.full((self._size**2, num_best), -np.inf)
         self._jobs: IntMatrix = np.full((self._size**2, num_best), _NOBODY)
-        self._costs: FloatMatrix = np.full((self._size**2, num_best), -np.inf)
         self._savings: FloatVector = np.full(self._size**2, -np.inf)
         self._stale = set(range(self._size))
         self._worst = assignment.two_largest()
@@ -169,34 +167,35 @@ class Room:
         for step in range(depth):
             if must_stop():
                 break
-            gains, jobs, fits = changes.gains, changes.jobs, _fitting(changes.freed, slack)
+            gains, jobs = changes.gains, changes.jobs
             moved = moves.keys() if mover is None else {*moves, mover}
             if moved:
-                gains, jobs = self._without(changes, moved)
-                fits &= gains > -np.inf
-            relief = short - units @ np.maximum(0, lacking[:, None] - changes.relieving)
-            closing = (fits & (relief == short)).nonzero()[0]
+                gains, jobs = self._without(site, changes, moved)
+            fits = (gains > -np.inf) & _fitting(site.freed, slack)
+            relief = short - units @ np.maximum(0, lacking[:, None] - site.relieving)
+            useful = (fits & (relief > 0)).nonzero()[0]
+            relief, gains = relief[useful], gains[useful]
+            closes = relief == short
+            closing = closes.nonzero()[0]
             if closing.size:
-                k = closing[gains[closing].argmax()]
-                found.append(assignment.way({**moves, int(jobs[k]): self._target(changes.kinds[k])}))
-            if step == depth - 1:
+                k = useful[closing[gains[closing].argmax()]]
+                found.append(assignment.way({**moves, int(jobs[k]): self._target(site.kinds[k])}))
+            if step == depth - 1 or closing.size == useful.size:
                 break
-            useful = (fits & (relief > 0) & (relief < short)).nonzero()[0]
-            if not useful.size:
-                break
-            k = useful[(gains[useful] / relief[useful]).argmax()]
-            moves[int(jobs[k])] = self._target(changes.kinds[k])
-            slack, short = slack + changes.freed[:, k], short - int(relief[k])
-            lacking = lacking - changes.relieving[:, k]
+            cheapest = int(np.where(closes, -np.inf, gains / relief).argmax())
+            k = useful[cheapest]
+            moves[int(jobs[k])] = self._target(site.kinds[k])
+            slack, short = slack + site.freed[:, k], short - int(relief[cheapest])
+            lacking = lacking - site.relieving[:, k]
         return found
 
-    def _without(self, changes: _Changes, moved: Set[int]) -> tuple[FloatVector, IntVector]:
+    def _without(self, site: _Site, changes: _Changes, moved: Set[int]) -> tuple[FloatVector, IntVector]:
         """What the best change of each kind (k,) gains, and whose it is, jobs `moved` left out."""
         gains, jobs = changes.gains, changes.jobs
         taken = _is_any(jobs, moved).nonzero()[0]
         if not taken.size:
             return gains, jobs
-        gains, jobs, kinds = gains.copy(), jobs.copy(), changes.kinds[taken]
+        gains, jobs, kinds = gains.copy(), jobs.copy(), site.kinds[taken]
         if len(moved) < self._jobs.shape[1]:
             next_jobs = self._jobs[kinds]
             first = (~_is_any(next_jobs, moved)).argmax(axis=1)
@@ -221,37 +220,38 @@ class Room:
         seen = (costs == before) | (costs == now)
         if now > before:
             new = assignment.offered_costs
-            seen |= ((new > before) & (new < np.inf)).any(axis=1)
+            seen |= ((new > before) & (new < np.inf)).any(axis=0)
             return set(chosen[seen].tolist()) - {_NOBODY}
-        kinds = np.flatnonzero((self._costs > now).any(axis=1))
+        dearer = (assignment.offered_costs[self._after[:, None], self._jobs] > now) & (self._jobs != _NOBODY)
+        kinds = np.flatnonzero(dearer.any(axis=1))
         sources = assignment.offered[kinds // max(1, self._size)]
         return {*chosen[seen].tolist(), *sources.tolist()} - {_NOBODY}
 
     def _site(self, rows: IntVector) -> _Site:
         kinds = np.flatnonzero((self._freed[rows] > 0).any(axis=0))
+        freed, units = self._freed[:, kinds], self._assignment.units[rows]
+        fixed = np.flatnonzero((freed <= 0).all(axis=1))
         return _Site(
             rows=rows,
-            units=self._assignment.units[rows],
+            units=units,
             kinds=kinds,
             sources=frozenset((kinds // self._size).tolist()),
-            fixed=np.flatnonzero((self._freed[:, kinds] <= 0).all(axis=1)),
+            freed=freed,
+            relieving=freed[rows],
+            num_freed=units @ np.maximum(freed[rows], 0),
+            fixed=fixed,
+            freed_fixed=freed[fixed],
         )
 
     def _changes(self, site: _Site) -> _Changes:
-        """Those of a site that can be made as things stand."""
+        """Those of a site as things stand."""
         if site.changes is None:
-            kinds = site.kinds[self._gains[site.kinds, 0] > -np.inf]
-            freed, savings = self._freed[:, kinds], self._savings[kinds]
-            relieving = freed[site.rows]
+            savings = self._savings[site.kinds]
             site.changes = _Changes(
-                kinds=kinds,
-                freed=freed,
-                relieving=relieving,
-                fixed=freed[site.fixed],
-                gains=self._gains[kinds, 0],
-                jobs=self._jobs[kinds, 0],
+                gains=self._gains[site.kinds, 0],
+                jobs=self._jobs[site.kinds, 0],
                 savings=savings,
-                rates=savings / (site.units @ np.maximum(relieving, 0)),
+                rates=savings / site.num_freed,
             )
         return site.changes
 
@@ -262,7 +262,7 @@ class Room:
         if self._bounded[k] == (standing, site.version):
             return
         changes = self._changes(site)
-        fits = _fitting(changes.fixed, slack[site.fixed])
+        fits = _fitting(site.freed_fixed, slack[site.fixed])
         self._bounds[k] = changes.rates.max(initial=-np.inf, where=fits), changes.savings.max(initial=0.0, where=fits)
         self._bounded[k] = (standing, site.version)
 
@@ -274,14 +274,12 @@ class Room:
         """Look up the best changes again where they may be others. Most often they are not, where only the largest cost
         is another one."""
         changed = set()
-        costs, targets = self._assignment.offered_costs, np.arange(self._size)[:, None]
         for before in self._stale:
             own = slice(before * self._size, (before + 1) * self._size)
             gains, jobs, savings = self._best(before, frozenset())
             known = ((jobs, self._jobs[own]), (gains, self._gains[own]), (savings, self._savings[own]))
-            if not all(np.array_equal(one, other) for one, other in known):
+            if not all((one == other).all() for one, other in known):
                 self._gains[own], self._jobs[own], self._savings[own] = gains, jobs, savings
-                self._costs[own] = np.where(jobs == _NOBODY, -np.inf, costs[jobs, targets])
                 changed.add(before)
         self._stale.clear()
         for site in self._sites if changed else ():
@@ -299,17 +297,17 @@ class Room:
             jobs = jobs[~_is_any(jobs, left_out)]
         if not jobs.size:
             return gains, found, np.full(self._size, -np.inf)
-        savings, gained = self._assignment.gains(jobs)
-        left = np.array(gained.T, order="C")
+        savings, left = self._assignment.gains(jobs)
+        most_saved = savings.max(axis=1)
         left[before] = -np.inf
-        every = np.arange(self._size)
         for rank in range(min(num_best, jobs.size)):
             best = left.argmax(axis=1)
-            gains[:, rank] = left[every, best]
+            at = (self._every, best)
+            gains[:, rank] = left[at]
             found[:, rank] = jobs[best]
-            left[every, best] = -np.inf
+            left[at] = -np.inf
         found[gains == -np.inf] = _NOBODY
-        return gains, found, savings.max(axis=0)
+        return gains, found, most_saved
 
 
 def _fitting(freed: IntMatrix, slack: IntVector) -> Mask:
