@@ -20,6 +20,8 @@ from stowplan.errors import BackendError
 
 # Range wanted for the largest objective coefficient: tolerances of 1e-6 are then at most 1e-9 relative to it.
 _OBJECTIVE_SCALE = (2.0**10, 2.0**20)
+# Beyond this costs come near what solvers take for infinite, and what is 1 is beyond the digits of double precision.
+_LARGEST_OBJECTIVE = 2.0**50
 # What both solvers treat as zero or refuse.
 _SMALLEST_COEFFICIENT, _LARGEST_COEFFICIENT = 1e-9, 1e15
 _ROUNDING = 1e-9
@@ -53,7 +55,7 @@ def prepare(problem: MatrixProblem) -> Prepared:
     conflicts = _contradictions(problem, lower, upper)
     if conflicts:
         return Prepared(problem=problem, factor=1.0, row_factors=np.ones(problem.num_rows), conflicts=conflicts)
-    factor = _objective_factor(problem.objective)
+    factor = objective_factor(problem.objective)
     rows = 2.0 ** -np.floor(np.log2(np.minimum(1.0, row_scale(problem))))
     matrix = problem.matrix if (rows == 1.0).all() else sparse.csc_array(sparse.diags_array(rows) @ problem.matrix)
     scaled = replace(
@@ -102,10 +104,11 @@ def integer_bounds(problem: MatrixProblem) -> tuple[FloatVector, FloatVector]:
     return lower + 0.0, upper + 0.0
 
 
-def _objective_factor(objective: FloatVector) -> float:
+def objective_factor(objective: FloatVector) -> float:
     """Power of two that brings the largest coefficient to the scale that backends are given.
 
-    Scaling down stops where the smallest coefficient would fall below one, and so towards the tolerances.
+    Scaling down stops where the smallest coefficient would fall below one, and so towards the tolerances, unless the
+    largest is beyond all digits of that.
     """
     sizes = np.abs(objective[objective != 0.0])
     if not sizes.size:
@@ -113,7 +116,7 @@ def _objective_factor(objective: FloatVector) -> float:
     largest, smallest = float(sizes.max()), float(sizes.min())
     low, high = _OBJECTIVE_SCALE
     factor = max(low / largest, 1.0) if largest <= high else max(high / largest, min(1.0, 1.0 / smallest))
-    return 2.0 ** round(math.log2(factor))
+    return 2.0 ** round(math.log2(min(factor, _LARGEST_OBJECTIVE / largest)))
 
 
 def _refuse_unrepresentable(problem: MatrixProblem) -> None:

@@ -14,7 +14,7 @@ any case.
 
 In the first basis each class has its cheapest column and each row is exceeded or has something left, which is feasible:
 HiGHS begins there, keeps its basis from one program to the next, and needs few pivots. First prices are those of a
-sample of the classes, or given.
+sample of the classes, or given. What HiGHS refuses leaves the bound of the first prices.
 """
 
 from collections.abc import Callable
@@ -27,9 +27,11 @@ from scipy import sparse
 from solver.backends.highs import load
 from solver.decomposition.dual import ReducedCosts, best_choice, reduced_costs
 from solver.decomposition.structure import ChoiceProblem
+from solver.preparation import objective_factor
 from solver.problem import MatrixProblem
 from solver.sense import Sense
 from stowplan.arrays import FloatVector, IntVector, Mask
+from stowplan.errors import BackendError
 
 _MOST_ROUNDS = 100
 # Relative to the objective: below this a reduced cost is rounding.
@@ -111,13 +113,27 @@ def sift(
         classes = np.sort(np.random.default_rng(0).choice(num_classes, size, replace=False))
         sample = problem.sampled(classes)
         prices = sift(sample, _SAMPLE_GAP * _size(sample), np.zeros(problem.limit.size), stop).prices
-    if prices is None or not prices.any():
-        sifting = _Sifting(problem, np.zeros(problem.limit.size), _WITHOUT_PRICES * typical, stop)
-    else:
-        half_width = _OF_PRICES * prices + _OF_TYPICAL * typical
-        sifting = _Sifting(problem, np.maximum(prices, 0.0), half_width, stop)
+    start, half_width = np.zeros(problem.limit.size), _WITHOUT_PRICES * typical
+    if prices is not None and prices.any():
+        start, half_width = np.maximum(prices, 0.0), _OF_PRICES * prices + _OF_TYPICAL * typical
+    try:
+        sifting = _Sifting(problem, start, half_width, stop)
+    except BackendError:
+        return _unsolved(problem, start)
     sifted = sifting.run(tolerance)
     return sifted if whole is None else replace(sifted, rounded=sifting.dive(whole))
+
+
+def _unsolved(problem: ChoiceProblem, prices: FloatVector) -> Sifted:
+    """What prices (m,) alone prove."""
+    return Sifted(
+        point=np.zeros(problem.cost.size),
+        objective=None,
+        prices=prices,
+        reduced=reduced_costs(problem, prices),
+        taken=np.ones(problem.cost.size, dtype=np.bool_),
+        num_rounds=0,
+    )
 
 
 def _typical(problem: ChoiceProblem) -> FloatVector:
@@ -156,6 +172,8 @@ class _Sifting:
         self._extra = _FIRST_EXTRA + _EXTRA_PER_CLASS * problem.copies.size
         self._columns = np.flatnonzero(self._near())
         self._lower, self._upper = self._box()
+        # Where costs are large HiGHS is told of a part of them: beyond 1e20 it takes them for infinite.
+        self._factor = min(1.0, objective_factor(problem.cost))
         self._highs = self._loaded()
         self._objective: float | None = None
         self._values = np.zeros(0)
@@ -272,10 +290,10 @@ class _Sifting:
         left = np.where(self._lower > 0, values[num_rows : 2 * num_rows], 0.0)
         held_back = np.maximum(values[:num_rows], left) > _USED
         if not held_back.any():
-            self._objective = float(self._highs.getInfo().objective_function_value)
+            self._objective = float(self._highs.getInfo().objective_function_value) / self._factor
             self._values = values[2 * num_rows :]
         # Rounding may have given a price the wrong sign, which proves nothing.
-        return held_back, np.maximum(-np.array(solution.row_dual)[num_classes:], 0.0)
+        return held_back, np.maximum(-np.array(solution.row_dual)[num_classes:] / self._factor, 0.0)
 
     def _paying(self, reduced: ReducedCosts, allowed: Mask | None = None) -> IntVector:
         """Columns, of those that are `allowed` (n,), that cost less than all such of their class that are in the
@@ -305,7 +323,7 @@ class _Sifting:
         """What is left of rows earns `lower` (m,), what they are exceeded by costs `upper` (m,)."""
         self._lower, self._upper = lower, upper
         both = np.arange(2 * lower.size, dtype=np.int32)
-        self._highs.changeColsCost(both.size, both, np.concatenate([upper, -lower]))
+        self._highs.changeColsCost(both.size, both, self._factor * np.concatenate([upper, -lower]))
 
     def _loaded(self) -> highspy.Highs:
         """HiGHS with the first program and the first basis; primal simplex, which keeps it feasible as columns come in
@@ -320,8 +338,8 @@ class _Sifting:
             MatrixProblem(
                 name="relaxation",
                 sense=Sense.MINIMIZE,
-                objective=np.concatenate([self._upper, -self._lower, problem.cost[columns]]),
-                offset=problem.offset,
+                objective=self._factor * np.concatenate([self._upper, -self._lower, problem.cost[columns]]),
+                offset=self._factor * problem.offset,
                 matrix=sparse.csc_array(
                     (
                         np.concatenate([np.full(num_rows, -1.0), np.ones(num_rows), values]),
@@ -370,7 +388,7 @@ class _Sifting:
         starts, indices, values = self._entries(columns)
         self._highs.addCols(
             columns.size,
-            self._problem.cost[columns],
+            self._factor * self._problem.cost[columns],
             np.zeros(columns.size),
             np.full(columns.size, np.inf),
             values.size,

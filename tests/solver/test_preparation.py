@@ -40,6 +40,8 @@ def test_scaling_is_exact(exponent: int, rows: list[int], bits: list[int]) -> No
 def test_scaling_down_does_not_lose_small_terms() -> None:
     assert prepare(replace(BASE, objective=np.array([1e9, 1e-3, 0]))).factor == 1.0
     assert prepare(replace(BASE, objective=np.array([1e9, 1e6, 0]))).factor < 1.0
+    # Beside 1e22 nothing of 1 is left, and solvers take 1e20 for infinite.
+    assert 1e14 < prepare(replace(BASE, objective=np.array([1e22, 1.0, 0]))).problem.objective.max() < 1e16
 
 
 @pytest.mark.parametrize(

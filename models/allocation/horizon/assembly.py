@@ -17,8 +17,8 @@ from solver.decomposition.structure import ChoiceProblem
 from solver.problem import MatrixProblem
 from stowplan.arrays import FloatVector, IntVector, Mask
 
-# Relative: sums of times differ in their last digits.
-_ROUNDING = 1.0 + 1e-9
+# The largest number of a row of the tail. Solvers drop what is below 1e-9: of a time that is beyond its digits.
+_LARGEST = 2.0**20
 
 
 def constraint_groups(instance: HorizonInstance) -> Iterator[ConstraintGroup]:
@@ -101,7 +101,7 @@ def assemble(instance: HorizonInstance) -> MatrixProblem:
             [
                 np.ones(num_schedules + num_pairs),
                 packing_most(instance),
-                np.full(instance.num_tail, tail_most(instance)),
+                np.ones(instance.num_tail),
             ]
         ),
         integrality=(columns >= num_schedules) & (columns < num_schedules + num_pairs + num_packing),
@@ -152,32 +152,24 @@ def packing_most(instance: HorizonInstance) -> FloatVector:
     return np.zeros(0) if instance.rooms is None else instance.rooms.most.astype(np.float64)
 
 
-def tail_most(instance: HorizonInstance) -> float:
-    """Upper bound on the columns of the tail: with rounding, so that no time is above it."""
-    tail = instance.objective.tail
-    return 0.0 if tail is None else max(1.0, tail.most_s * _ROUNDING)
-
-
 def relaxation(instance: HorizonInstance) -> ChoiceProblem:
     """The program without the pairs, which are sums of schedules, and without what units take, as a choice: each job
     has one schedule. Rows that couple are those that make the present placeable, `capacity[type]@k`,
-    `rooms[type,tier,k]@k` and `tail[job]`, all of them. Columns of the tail are choices of their own, and counted in
-    their upper bound."""
+    `rooms[type,tier,k]@k` and `tail[job]`, all of them. Columns of the tail are choices of their own."""
     found, num_tail = instance.schedules, instance.num_tail
     of_pair, now_limits, _ = _now_rows(instance)
     takes = sparse.vstack([of_pair.T, sparse.csr_array((1, now_limits.size))], format="csr")
     coupling = _merged(sparse.csr_array(takes[found.pair]), sparse.csr_array(found.use.T))
     limit = np.concatenate([now_limits, _later_limits(instance)])
-    most_s = tail_most(instance)
     for group in _tail(instance):
-        times, excess = group.matrix[:, : len(found)], most_s * group.matrix[:, -num_tail:]
+        times, excess = group.matrix[:, : len(found)], group.matrix[:, -num_tail:]
         coupling = sparse.csr_array(sparse.block_array([[coupling, times.T], [None, excess.T]], format="csr"))
         limit = np.concatenate([limit, group.limits])
     start = np.flatnonzero(np.diff(found.job, prepend=-1, append=len(instance.jobs)))
     start = np.concatenate([start, len(found) + 1 + np.arange(num_tail)])
     num_jobs, num_columns = start.size - 1 - num_tail, len(found) + num_tail
     return ChoiceProblem(
-        cost=np.concatenate([instance.cost, most_s * _tail_cost(instance)]),
+        cost=np.concatenate([instance.cost, _tail_cost(instance)]),
         start=start,
         copies=np.ones(num_jobs + num_tail, dtype=np.int64),
         required=np.arange(num_jobs + num_tail) < num_jobs,
@@ -294,21 +286,24 @@ def _capacity(instance: HorizonInstance) -> Iterator[ConstraintGroup]:
 
 
 def _tail(instance: HorizonInstance) -> Iterator[ConstraintGroup]:
-    """The time of every job, less z, is at most its excess."""
+    """The time of every job, less z, is at most its excess; each row in a unit of its own."""
     tail, found = instance.objective.tail, instance.schedules
     if tail is not None:
-        num_jobs = len(instance.jobs)
+        num_jobs, units_s = len(instance.jobs), tail.units_s
+        row_s = np.maximum(units_s[0], units_s[1:]) / _LARGEST
         schedules, jobs = np.arange(len(found)), np.arange(num_jobs)
         times = sparse.csr_array(
-            (tail.counted[found.job] * found.ends_s, (found.job, schedules)), shape=(num_jobs, len(found))
+            ((tail.counted / row_s)[found.job] * found.ends_s, (found.job, schedules)), shape=(num_jobs, len(found))
         )
-        excess = _beside(sparse.csr_array(np.ones((num_jobs, 1))), sparse.csr_array(sparse.eye_array(num_jobs)))
+        excess = _beside(
+            sparse.csr_array((units_s[0] / row_s)[:, None]), sparse.csr_array(sparse.diags_array(units_s[1:] / row_s))
+        )
         yield ConstraintGroup(
             label="tail",
             matrix=_beside(
                 times, sparse.csr_array((num_jobs, instance.pair_jobs.size + instance.num_packing)), -excess
             ),
-            limits=-tail.before_s,
+            limits=-tail.before_s / row_s,
             is_equality=False,
             row_names=tuple(f"tail[{instance.jobs[i].id}]" for i in jobs.tolist()),
         )

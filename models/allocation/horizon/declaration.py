@@ -9,7 +9,6 @@ from models.allocation.horizon.assembly import (
     column_names,
     constraint_groups,
     packing_most,
-    tail_most,
 )
 from models.allocation.horizon.instance import HorizonInstance
 from solver.problem import MatrixProblem
@@ -36,9 +35,8 @@ def declare(instance: HorizonInstance) -> tuple[cp.Problem, dict[str, str]]:
         bounds = [np.zeros(instance.num_packing), packing_most(instance)]
         parts.append(cp.Variable(instance.num_packing, integer=True, name="g", bounds=bounds))
     if instance.num_tail:
-        most_s = tail_most(instance)
-        parts.append(cp.Variable(name="z", bounds=[0.0, most_s]))
-        parts.append(cp.Variable(len(instance.jobs), name="u", bounds=[0.0, most_s]))
+        parts.append(cp.Variable(name="z", bounds=[0.0, 1.0]))
+        parts.append(cp.Variable(len(instance.jobs), name="u", bounds=[0.0, 1.0]))
     columns = cp.hstack(parts)
     constraints, names = declared_rows(constraint_groups(instance), columns)
     return cp.Problem(goal(column_costs(instance) @ columns + instance.offset), constraints), names

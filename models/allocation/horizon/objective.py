@@ -14,6 +14,8 @@ from models.allocation.horizon.schedules import Schedules, Work
 from models.workload import Job
 from stowplan.arrays import FloatVector, IntVector
 
+# Relative: sums of times differ in their last digits.
+_ROUNDING = 1.0 + 1e-9
 COMPLETION, LATENESS, THROUGHPUT, TAIL = "completion_time", "lateness", "lost_throughput", "tail"
 
 
@@ -23,7 +25,7 @@ class Tail:
 
     factor: what it counts in the objective. level: part of all weight that is not in the tail. weight (J,). counted
     (J,): what a second of a job is taken for. before_s (J,): what is counted of each beside its end under a schedule,
-    in seconds as they are taken. most_s: no counted time is longer.
+    in seconds as they are taken. longest_s (J,): no counted time is longer.
     """
 
     factor: float
@@ -31,7 +33,7 @@ class Tail:
     weight: FloatVector
     counted: FloatVector
     before_s: FloatVector
-    most_s: float
+    longest_s: FloatVector
 
     @property
     def num_columns(self) -> int:
@@ -39,18 +41,28 @@ class Tail:
         return 1 + self.weight.size
 
     @property
+    def units_s(self) -> FloatVector:
+        """(1 + J,) of its columns, which are 1 at most: powers of two, so that numbers in them are as exact."""
+        most_s = np.append(self._shortest_s(self.longest_s), self.longest_s)
+        return np.exp2(np.ceil(np.log2(np.maximum(1.0, most_s * _ROUNDING))))
+
+    @property
     def cost(self) -> FloatVector:
         """(1 + J,) of its columns."""
-        return self.factor * np.concatenate([[1.0], self.weight / (1.0 - self.level)])
+        return self.factor * self.units_s * np.concatenate([[1.0], self.weight / (1.0 - self.level)])
 
     def columns(self, ends_s: FloatVector) -> FloatVector:
         """(1 + J,) the least columns where jobs end at `ends_s` (J,), 0 for those without a schedule: the shortest time
-        of the tail, and how much longer each takes."""
+        of the tail, and how much longer each takes, in `units_s`."""
         time_s = self.before_s + self.counted * ends_s
+        least_s = self._shortest_s(time_s)
+        return np.append(least_s, np.maximum(time_s - least_s, 0.0)) / self.units_s
+
+    def _shortest_s(self, time_s: FloatVector) -> float:
+        """The shortest time of the tail, of the times (J,); the longer these are, the longer it is."""
         order = np.argsort(time_s, kind="stable")
         reached = np.cumsum(self.weight[order]) >= self.level * float(self.weight.sum())
-        least_s = float(time_s[order[int(reached.argmax())]]) if self.weight.any() else 0.0
-        return np.concatenate([[least_s], np.maximum(time_s - least_s, 0.0)])
+        return float(time_s[order[int(reached.argmax())]]) if self.weight.any() else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -120,16 +132,16 @@ def objective_of(
     tail = None
     if parameters.tail > 0:
         age_s = np.array([job.age_s for job in jobs], dtype=np.float64)
-        most_s = float((counted * (age_s + latest_s)).max(initial=0.0))
+        longest_s = counted * (age_s + latest_s)
         tail = Tail(
             factor=parameters.tail,
             level=parameters.tail_level,
             weight=weight,
             counted=counted,
             before_s=counted * (age_s + pinned_s),
-            most_s=most_s,
+            longest_s=longest_s,
         )
-        most += parameters.tail * most_s
+        most += parameters.tail * float(longest_s.max(initial=0.0))
     return Objective(times=times, terms=terms, fixed=fixed, tail=tail, most=most)
 
 

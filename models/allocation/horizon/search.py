@@ -39,6 +39,7 @@ from solver.result import Limit, SolveResult, SolveStatistics, TerminationReason
 from solver.solve import solve
 from stowplan import __version__
 from stowplan.arrays import FloatVector, IntVector, Mask
+from stowplan.errors import BackendError
 
 # Of the gap that is asked for, what the relaxation may leave open.
 _RELAXED = 0.1
@@ -77,6 +78,7 @@ class Search:
         self._best: SolveResult | None = None
         self._told = np.inf
         self._of_times = 1.0
+        self._refused = ""
         self.prices: Mapping[str, float] = {}
         self.rent: FloatVector | None = None
 
@@ -256,7 +258,12 @@ class Search:
             prices=None,
             sub_programs=False,
         )
-        result = solve(problem, options, replace(self._monitor, on_progress=tell))
+        try:
+            result = solve(problem, options, replace(self._monitor, on_progress=tell))
+        except BackendError as error:
+            # Numbers too far apart for the solver take nothing from the bound and the points that are known.
+            self._refused = f"; {error}"
+            return replace(self._unsolved(), limit=Limit.OTHER)
         if result.incumbent is not None and result.objective is not None:
             before = None if self._best is None else self._best.objective
             is_better = before is None or result.objective < before
@@ -293,7 +300,7 @@ class Search:
         )
         message = (
             f"{sifted.taken.sum()} of {sifted.taken.size} schedules taken in, in {sifted.num_rounds} rounds; the last "
-            f"program had {last.statistics.num_columns} columns"
+            f"program had {last.statistics.num_columns} columns{self._refused}"
         )
         best = self._best
         if best is None or best.objective is None:

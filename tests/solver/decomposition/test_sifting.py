@@ -106,6 +106,27 @@ def test_of_many_classes_a_sample_says_the_first_prices_and_few_columns_are_need
     assert found.taken.sum() < problem.cost.size / 5
 
 
+@pytest.mark.parametrize("exponent", [-80, 80])
+def test_costs_may_be_of_any_size(exponent: int) -> None:
+    problem = random_choices(8)
+    usual = sift(problem, 0.0)
+    scaled = replace(problem, cost=problem.cost * 2.0**exponent, offset=problem.offset * 2.0**exponent)
+    found = sift(scaled, 0.0)
+    assert found.objective == pytest.approx(optimum(problem) * 2.0**exponent, rel=1e-6)
+    assert found.reduced.bound == pytest.approx(usual.reduced.bound * 2.0**exponent, rel=1e-6)
+
+
+def test_what_highs_refuses_leaves_what_the_first_prices_prove() -> None:
+    problem = random_choices(9)
+    refused = replace(problem, coupling=problem.coupling * 1e16, limit=problem.limit * 1e16)
+    prices = np.array([1e-17, 0.0, 2e-17])
+    found = sift(refused, 0.0, prices)
+    assert found.objective is None
+    assert not found.point.any()
+    assert found.reduced.bound == reduced_costs(refused, prices).bound < optimum(problem)
+    assert found.taken.all()
+
+
 def test_rows_that_nobody_can_keep_have_no_point() -> None:
     problem = replace(random_choices(7), limit=np.array([1.0, 1.0, -1.0]))
     found = sift(problem, 0.0, whole=Whole(part=np.arange(problem.cost.size), tolerance=1.0))

@@ -139,10 +139,12 @@ def test_the_tail_of_given_times() -> None:
         weight=np.array([0.5, 0.2, 0.3]),
         counted=np.ones(3),
         before_s=np.zeros(3),
-        most_s=1000.0,
+        longest_s=np.array([1000.0, 400.0, 900.0]),
     )
     columns = tail.columns(np.array([100.0, 300.0, 200.0]))
-    np.testing.assert_allclose(columns, [200, 0, 100, 0])
+    # The time of the tail is at most 900 s, where all jobs take as long as they can.
+    np.testing.assert_array_equal(tail.units_s, [1024, 1024, 512, 1024])
+    np.testing.assert_allclose(columns * tail.units_s, [200, 0, 100, 0])
     assert tail.cost @ columns == pytest.approx(2 * 250)
     nothing = replace(tail, weight=np.zeros(3))
     assert nothing.cost @ nothing.columns(np.array([100.0, 300.0, 200.0])) == 0
