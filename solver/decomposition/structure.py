@@ -120,30 +120,56 @@ class _Entries:
     value: FloatVector
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Blocks:
+    """rows: those that choose. block (n,): of every column, of one without such a row a block of its own; required: the
+    blocks that must choose. columns: those that bounds let be chosen, ascending. entries: what was looked at."""
+
+    rows: IntVector
+    block: IntVector
+    required: Mask
+    columns: IntVector
+    entries: _Entries
+
+
 def find_structure(problem: MatrixProblem) -> ChoiceProblem | None:
     """Choice form of the problem; None when it has none, or is infeasible at sight: then it is a plain MIP."""
     if not (problem.integrality & (problem.lower >= 0) & (problem.upper <= 1)).all():
         return None
-    entries = _entries(problem)
-    choice = _choice_rows(problem, entries)
-    coupling = _coupling_rows(problem, entries, choice)
+    blocks = find_blocks(problem)
+    if blocks is None or not blocks.columns.size:
+        return None
+    coupling = _coupling_rows(problem, blocks.entries, blocks.rows)
     if coupling is None:
         return None
-    block, required = _blocks(problem, entries, choice)
-    fixed = np.flatnonzero(problem.lower > 0)
-    is_settled = np.zeros(required.size, dtype=np.bool_)
-    is_settled[block[fixed]] = True
-    if np.count_nonzero(is_settled) < fixed.size:
-        return None
-    required |= is_settled
-    columns = np.flatnonzero((problem.upper > 0) & (~is_settled[block] | (problem.lower > 0)))
-    can_choose = np.bincount(block[columns], minlength=required.size) > 0
-    if not columns.size or not can_choose[required].all():
-        return None
+    columns, block, required = blocks.columns, blocks.block, blocks.required
     useless = _useless(problem, columns, required[block[columns]], coupling)
     columns = columns[~useless] if not useless.all() else columns
     columns = columns[np.argsort(block[columns], kind="stable")]
     return _merged(problem, columns, block[columns], required, coupling)
+
+
+def find_blocks(problem: MatrixProblem) -> Blocks | None:
+    """Blocks of a problem whose columns are 0 or 1; None where bounds leave one nothing, or want two of its columns."""
+    entries = _entries(problem)
+    rows = _choice_rows(problem, entries)
+    block = np.full(problem.num_columns, -1)
+    number, kept = _numbered(rows, 0, entries, problem.num_rows)
+    block[entries.column[kept]] = number
+    alone = np.flatnonzero(block < 0)
+    block[alone] = rows.size + np.arange(alone.size)
+    fixed = np.flatnonzero(problem.lower > 0)
+    is_settled = np.zeros(rows.size + alone.size, dtype=np.bool_)
+    is_settled[block[fixed]] = True
+    if np.count_nonzero(is_settled) < fixed.size:
+        return None
+    required = is_settled.copy()
+    required[: rows.size] |= problem.row_lower[rows] > 0
+    columns = np.flatnonzero((problem.upper > 0) & (~is_settled[block] | (problem.lower > 0)))
+    can_choose = np.bincount(block[columns], minlength=required.size) > 0
+    if not can_choose[required].all():
+        return None
+    return Blocks(rows=rows, block=block, required=required, columns=columns, entries=entries)
 
 
 def _entries(problem: MatrixProblem) -> _Entries:
@@ -215,16 +241,6 @@ def _useless(problem: MatrixProblem, columns: IntVector, required: Mask, couplin
         frees[np.searchsorted(coupling.matrix.indptr, negative, side="right") - 1] = True
         useless &= ~frees[columns]
     return np.asarray(useless)
-
-
-def _blocks(problem: MatrixProblem, entries: _Entries, choice: IntVector) -> tuple[IntVector, Mask]:
-    """Block of every column, and whether a block must choose. A column without choice row is a block of its own."""
-    block = np.full(problem.num_columns, -1)
-    number, kept = _numbered(choice, 0, entries, problem.num_rows)
-    block[entries.column[kept]] = number
-    alone = np.flatnonzero(block < 0)
-    block[alone] = choice.size + np.arange(alone.size)
-    return block, np.concatenate([problem.row_lower[choice] > 0, np.zeros(alone.size, dtype=np.bool_)])
 
 
 def _merged(
