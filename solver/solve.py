@@ -206,6 +206,15 @@ def _settled(
         result = _proved(result, options.relative_gap, factor)
     else:
         result = replace(result, bound=bound)
+        if result.termination is TerminationReason.INFEASIBLE and watch.best is not None:
+            return replace(
+                result,
+                termination=TerminationReason.FEASIBLE,
+                incumbent=watch.best,
+                objective=watch.objective,
+                bound=None,
+                message=f"{result.solver} claims that there is no solution, and one is known",
+            )
     return _with_best(problem, result, watch)
 
 

@@ -111,6 +111,15 @@ def test_an_incumbent_that_was_reported_is_not_lost() -> None:
     assert (result.objective, result.bound) == (9, 12)
 
 
+def test_infeasible_beside_a_solution_proves_nothing() -> None:
+    result = answer(
+        NativeOutcome(ending=TerminationReason.INFEASIBLE), Progress(elapsed_s=0.1, incumbent=FEASIBLE, objective=0.0)
+    )
+    assert (result.termination, result.limit) == (TerminationReason.FEASIBLE, None)
+    assert (result.objective, result.bound) == (9, None)
+    assert "one is known" in result.message
+
+
 def test_progress_is_checked_and_rescaled() -> None:
     seen: list[Progress] = []
     news = (
