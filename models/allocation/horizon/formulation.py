@@ -80,7 +80,8 @@ from submission to end, those beyond the part `tail_level` of all weight (condit
 Uryasev, 2000); with `fairness` 1 times are those of finish-time fairness (Themis, NSDI 2020), a job's time over what it
 takes on its fair share. With `lateness` what ends after its deadline counts for more, with `throughput` work that could
 be done now and is not. The tail is one of jobs: of one with several schedules the mean end counts. Its rows couple jobs
-as those of capacity do, and are priced like these.
+as those of capacity do, and are priced like these. Their columns are in units of the longest that they need be, their
+rows in such of their own: with `fairness`, times of jobs of little weight may be taken for 1e12 times those of others.
 
 Times are those of whole schedules, so that what a change loses, and what running slowly costs, is counted where it
 arises, and the relaxation is strong: fractional are at most as many jobs as there are rows that couple jobs.
