@@ -54,9 +54,10 @@ class Tail:
     def columns(self, ends_s: FloatVector) -> FloatVector:
         """(1 + J,) the least columns where jobs end at `ends_s` (J,), 0 for those without a schedule: the shortest time
         of the tail, and how much longer each takes, in `units_s`."""
-        time_s = self.before_s + self.counted * ends_s
-        least_s = self._shortest_s(time_s)
-        return np.append(least_s, np.maximum(time_s - least_s, 0.0)) / self.units_s
+        time_s, units_s = self.before_s + self.counted * ends_s, self.units_s
+        # Where the tail begins just at a job, sums in another order may have it begin at the next one.
+        least_s = min(self._shortest_s(time_s), float(units_s[0]))
+        return np.append(least_s, np.maximum(time_s - least_s, 0.0)) / units_s
 
     def _shortest_s(self, time_s: FloatVector) -> float:
         """The shortest time of the tail, of the times (J,); the longer these are, the longer it is."""

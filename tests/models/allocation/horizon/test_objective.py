@@ -148,6 +148,18 @@ def test_the_tail_of_given_times() -> None:
     assert tail.cost @ columns == pytest.approx(2 * 250)
     nothing = replace(tail, weight=np.zeros(3))
     assert nothing.cost @ nothing.columns(np.array([100.0, 300.0, 200.0])) == 0
+    # In one order the first three weights are 0.6, in the other a digit more, where the tail begins.
+    just = Tail(
+        factor=1.0,
+        level=0.6000000000000001,
+        weight=np.array([0.1, 0.2, 0.3, 0.4]),
+        counted=np.ones(4),
+        before_s=np.zeros(4),
+        longest_s=np.array([10.0, 20.0, 30.0, 1000.0]),
+    )
+    columns = just.columns(np.array([3.0, 2.0, 1.0, 1000.0]))
+    assert columns.max() <= 1.0
+    assert just.cost @ columns == pytest.approx(1000.0)
 
 
 def test_terms_are_in_range_and_of_completion_times() -> None:
