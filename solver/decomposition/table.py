@@ -85,5 +85,6 @@ def _options(problem: MatrixProblem, blocks: Blocks, coupling: FloatMatrix) -> O
 
 def _cheapest_within(states: States, lower: FloatVector, upper: FloatVector, slack: float) -> int | None:
     """The cheapest state that keeps all rows, with so much slack of their limits (m,); None without one."""
-    keeps: Mask = ((-raised(-lower, slack) <= states.use) & (states.use <= raised(upper, slack))).all(axis=1)
+    is_within = (-raised(-lower, slack) <= states.use) & (states.use <= raised(upper, slack))
+    keeps: Mask = np.asarray(is_within.all(axis=1))
     return int(np.where(keeps, states.cost, np.inf).argmin()) if keeps.any() else None

@@ -44,7 +44,7 @@ class Tail:
     def units_s(self) -> FloatVector:
         """(1 + J,) of its columns, which are 1 at most: powers of two, so that numbers in them are as exact."""
         most_s = np.append(self._shortest_s(self.longest_s), self.longest_s)
-        return np.exp2(np.ceil(np.log2(np.maximum(1.0, most_s * _ROUNDING))))
+        return np.asarray(np.exp2(np.ceil(np.log2(np.maximum(1.0, most_s * _ROUNDING)))))
 
     @property
     def cost(self) -> FloatVector:
