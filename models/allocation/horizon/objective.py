@@ -44,12 +44,13 @@ class Tail:
     def units_s(self) -> FloatVector:
         """(1 + J,) of its columns, which are 1 at most: powers of two, so that numbers in them are as exact."""
         most_s = np.append(self._shortest_s(self.longest_s), self.longest_s)
-        return np.asarray(np.exp2(np.ceil(np.log2(np.maximum(1.0, most_s * _ROUNDING)))))
+        return np.exp2(np.ceil(np.log2(np.maximum(1.0, most_s * _ROUNDING))))
 
     @property
     def cost(self) -> FloatVector:
         """(1 + J,) of its columns."""
-        return self.factor * self.units_s * np.concatenate([[1.0], self.weight / (1.0 - self.level)])
+        each: FloatVector = np.append(1.0, self.weight / (1.0 - self.level))
+        return self.factor * self.units_s * each
 
     def columns(self, ends_s: FloatVector) -> FloatVector:
         """(1 + J,) the least columns where jobs end at `ends_s` (J,), 0 for those without a schedule: the shortest time
