@@ -104,9 +104,9 @@ def test_the_tail_of_weights_that_are_far_apart_is_solved(seed: int) -> None:
     """With one unit for all columns HiGHS refuses one of these, calls two infeasible, and ends 3e-6 below one."""
     instance = _far_apart(seed)
     relaxed = relaxation(instance)
-    assert np.abs(relaxed.coupling.data).max() <= 2.0**20
+    assert np.abs(relaxed.coupling.data).max() <= 2.0**10
     found = sift(relaxed, 0.0, np.zeros(relaxed.limit.size))
-    assert found.objective == pytest.approx(found.reduced.bound, rel=1e-9)
+    assert found.objective == pytest.approx(found.reduced.bound, rel=1e-6)
     assert (relaxed.coupling.T @ found.point <= relaxed.limit + 1e-5 * np.maximum(1.0, np.abs(relaxed.limit))).all()
     result = HorizonFormulation(instance).solve(SolveOptions(solver="auto"), SolveMonitor())
     assert result.termination is TerminationReason.OPTIMAL
