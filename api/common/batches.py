@@ -6,11 +6,13 @@ step that runs and the next one, and threads do not take turns with locks.
 
 import queue
 import threading
+import time
 from asyncio import AbstractEventLoop, Future, get_running_loop
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from contextvars import Context, copy_context
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Generic, TypeVar
 
 from api.common.errors import ShuttingDownError
@@ -19,6 +21,8 @@ PreparedT = TypeVar("PreparedT")
 DoneT = TypeVar("DoneT")
 # Prepared before the first of them is finished: a few milliseconds of small requests.
 _MOST = 8
+# How long more is waited for where that keeps nobody waiting.
+GATHER_S = 0.005
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,14 +41,30 @@ class _Asked(Generic[PreparedT, DoneT]):
     answer: "Future[DoneT]"
 
 
+class _Word(Enum):
+    WAKE = auto()
+    END = auto()
+
+
 class Batches(Generic[PreparedT, DoneT]):
-    """Does what is asked in one thread; `finish` gives what each has led to, an exception for one that failed."""
+    """Does what is asked in one thread.
+
+    Parameters
+    ----------
+    finish
+        Gives what each has led to, an exception for one that failed. It may be called for none.
+    gathers
+        Whether those who ask now lose nothing by waiting: then more is waited for, for `GATHER_S`.
+    """
 
     def __init__(
-        self, name: str, finish: Callable[[Sequence[Prepared[PreparedT]]], Sequence[DoneT | Exception]]
+        self,
+        name: str,
+        finish: Callable[[Sequence[Prepared[PreparedT]]], Sequence[DoneT | Exception]],
+        gathers: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._finish = finish
-        self._asked: queue.SimpleQueue[_Asked[PreparedT, DoneT] | None] = queue.SimpleQueue()
+        self._finish, self._gathers = finish, gathers
+        self._asked: queue.SimpleQueue[_Asked[PreparedT, DoneT] | _Word] = queue.SimpleQueue()
         self._is_closed = False
         # Nothing is asked for behind the end, where nobody would answer.
         self._closing = threading.Lock()
@@ -67,11 +87,15 @@ class Batches(Generic[PreparedT, DoneT]):
             self._asked.put(_Asked(prepare=prepare, context=copy_context(), loop=loop, answer=answer))
         return await answer
 
+    def wake(self) -> None:
+        """Have `finish` called soon, also if nobody asks."""
+        self._asked.put(_Word.WAKE)
+
     def close(self) -> None:
         """Do what has been asked for, and nothing more."""
         with self._closing:
             self._is_closed = True
-            self._asked.put(None)
+            self._asked.put(_Word.END)
         self._thread.join()
 
     def _run(self) -> None:
@@ -79,20 +103,24 @@ class Batches(Generic[PreparedT, DoneT]):
             self._do(batch)
 
     def _next(self) -> "list[_Asked[PreparedT, DoneT]] | None":
-        first = self._asked.get()
-        if first is None:
+        item = self._asked.get()
+        if item is _Word.END:
             return None
-        batch = [first]
-        while len(batch) < _MOST:
+        if self._gathers():
+            time.sleep(GATHER_S)
+        batch: list[_Asked[PreparedT, DoneT]] = []
+        while True:
+            if isinstance(item, _Asked):
+                batch.append(item)
+            if len(batch) == _MOST:
+                return batch
             try:
-                asked = self._asked.get_nowait()
+                item = self._asked.get_nowait()
             except queue.Empty:
-                break
-            if asked is None:
-                self._asked.put(None)
-                break
-            batch.append(asked)
-        return batch
+                return batch
+            if item is _Word.END:
+                self._asked.put(item)
+                return batch
 
     def _do(self, batch: "Sequence[_Asked[PreparedT, DoneT]]") -> None:
         asked: list[_Asked[PreparedT, DoneT]] = []
@@ -103,8 +131,6 @@ class Batches(Generic[PreparedT, DoneT]):
                 asked.append(each)
             except Exception as error:  # noqa: BLE001 - whoever asked gets it
                 _tell([each], [error])
-        if not ready:
-            return
         done: Sequence[DoneT | Exception]
         try:
             done = self._finish(ready)

@@ -41,10 +41,12 @@ class UnstoredEnds:
                     return
                 except StoreError:
                     _logger.exception("%s of %s cannot be stored yet", self._what, id_)
-            self._ends.append((id_, write))
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="unstored-ends", daemon=True)
-                self._thread.start()
+            self._keep(id_, write)
+
+    def keep(self, id_: str, write: Callable[[], object]) -> None:
+        """Do what `write` does, without trying now: the database has just taken nothing at all."""
+        with self._lock:
+            self._keep(id_, write)
 
     def drop(self, id_: str) -> None:
         """Forget what waits for an id: it was deleted."""
@@ -56,6 +58,12 @@ class UnstoredEnds:
         self._closing.set()
         if self._thread is not None:
             self._thread.join()
+
+    def _keep(self, id_: str, write: Callable[[], object]) -> None:
+        self._ends.append((id_, write))
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="unstored-ends", daemon=True)
+            self._thread.start()
 
     def _run(self) -> None:
         is_last = False

@@ -1,4 +1,4 @@
-"""How plans of a service end: one after another, and each as the store has it."""
+"""How plans of a service end: together where they come together, and each as the store has it."""
 
 import json
 import logging
@@ -8,22 +8,22 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 
+from api.common.errors import StoreUnavailableError
 from api.common.events import STATE, EventLog
 from api.common.metrics import Metrics
 from api.common.unstored import UnstoredEnds
 from api.plans.run import RunningPlan
-from api.plans.sharing import one_thread
 from api.plans.termination import Termination, final_record
 from api.plans.traces import PlanTraces
 from api.schemas.plan import PlanStatus
-from api.store.database import Store
+from api.store.database import PlanEnd, Store
 from api.store.records import PlanRecord
 
 _logger = logging.getLogger("stowplan.api.plans.ending")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Ending:
+class Ending:
     """A plan that has ended, its final row, and its events as JSON text."""
 
     plan: RunningPlan
@@ -31,9 +31,15 @@ class _Ending:
     record: PlanRecord
     events: str
 
+    @property
+    def stored(self) -> PlanEnd:
+        """What the store is given of it."""
+        return self.record, self.events, self.plan.epoch
+
 
 class Endings:
-    """Writes ends of plans, and takes these out of `running`.
+    """Writes ends of plans, and takes these out of `running`: one thread `take`s those that have come, and `finish`es
+    them.
 
     Parameters
     ----------
@@ -52,14 +58,11 @@ class Endings:
         self._store, self._metrics, self._traces = store, metrics, traces
         self._running, self._follow = running, follow
         self._ended: deque[tuple[RunningPlan, Termination]] = deque()
-        # Not by the threads that look after workers.
-        self._thread = one_thread("finish")
         self._unstored = UnstoredEnds("plans", "they are planned again")
 
-    def end(self, plan: RunningPlan, termination: Termination) -> None:
-        """End a plan when it has its turn."""
+    def add(self, plan: RunningPlan, termination: Termination) -> None:
+        """A plan has come to its end."""
         self._ended.append((plan, termination))
-        self._thread.submit(self._finish_all)
 
     def lose(self, plan: RunningPlan) -> None:
         """Another service has taken a plan; its end is not ours to say."""
@@ -67,34 +70,45 @@ class Endings:
             self._lost(plan)
 
     def close(self) -> None:
-        """Write what has ended."""
-        self._thread.shutdown()
+        """Write what has come."""
+        self.finish(self.take())
         self._unstored.close()
 
-    def _finish_all(self) -> None:
-        """End all plans that have come to it; to wait for the disk takes as long for one as for many."""
-        endings: list[_Ending] = []
+    def take(self) -> list[Ending]:
+        """What is to be stored of all plans that have come to their end since."""
+        endings: list[Ending] = []
         while self._ended:
             plan, termination = self._ended.popleft()
             with _logged(plan):
                 ending = self._ending(plan, termination)
                 if ending is not None:
                     endings.append(ending)
-        are_stored = self._stored_together(endings) if len(endings) > 1 else {}
-        for ending in endings:
+        return endings
+
+    def finish(self, endings: Sequence[Ending], stored: Sequence[bool] | StoreUnavailableError | None = None) -> None:
+        """Store ends where that has not been done, together if the database takes that, and tell of them.
+
+        Parameters
+        ----------
+        stored
+            Where it has been tried: whether each end is this service's to say, or why the database takes nothing now.
+        """
+        if endings and stored is None:
+            stored = self._stored_together(endings)
+        for k, ending in enumerate(endings):
             with _logged(ending.plan):
-                self._finish(ending, are_stored.get(ending.record.id))
+                self._finish(ending, stored[k] if isinstance(stored, Sequence) else stored)
 
-    def _stored_together(self, endings: Sequence["_Ending"]) -> dict[str, bool]:
-        """Whether each end is this service's to say, by id; empty where the database does not take all of them."""
-        ends = [(ending.record, ending.events, ending.plan.epoch) for ending in endings]
+    def _stored_together(self, endings: Sequence[Ending]) -> Sequence[bool] | StoreUnavailableError | None:
         try:
-            stored = self._store.finish_plans(ends)
+            return self._store.finish_plans([ending.stored for ending in endings])
+        except StoreUnavailableError as error:
+            # To try them one by one would wait as often.
+            return error
         except Exception:  # noqa: BLE001 - one by one they are tried, and told of
-            return {}
-        return dict(zip((record.id for record, _, _ in ends), stored, strict=True))
+            return None
 
-    def _ending(self, plan: RunningPlan, termination: Termination) -> "_Ending | None":
+    def _ending(self, plan: RunningPlan, termination: Termination) -> Ending | None:
         """What is to be stored; None where there is nothing to say here."""
         if not plan.decide():
             return None
@@ -112,16 +126,17 @@ class Endings:
         if not self._store.is_shared:
             # Nobody else can say how it ends: until that is stored it stays in memory, where clients find it.
             plan.record = record
-        return _Ending(plan=plan, termination=termination, record=record, events=events)
+        return Ending(plan=plan, termination=termination, record=record, events=events)
 
-    def _finish(self, ending: "_Ending", is_stored: bool | None) -> None:
+    def _finish(self, ending: Ending, stored: bool | StoreUnavailableError | None) -> None:
         """Store an end where that has not been done, and tell of it."""
         plan, record, termination = ending.plan, ending.record, ending.termination
         try:
-            if is_stored is None:
-                self._unstored.write(record.id, partial(self._store_end, ending))
+            if isinstance(stored, bool):
+                self._take_out(ending, is_stored=stored)
             else:
-                self._take_out(ending, is_stored=is_stored)
+                write = self._unstored.write if stored is None else self._unstored.keep
+                write(record.id, partial(self._store_end, ending))
         finally:
             # Who waits for it has it, also where the database will never take it.
             if not self._store.is_shared:
@@ -130,11 +145,11 @@ class Endings:
             seconds = termination.outcome.times.wall_s["solve"]
             self._metrics.solve_seconds.labels(record.policy, termination.outcome.solver).observe(seconds)
 
-    def _store_end(self, ending: "_Ending") -> None:
-        is_stored = self._store.finish_plan(ending.record, ending.events, ending.plan.epoch)
+    def _store_end(self, ending: Ending) -> None:
+        is_stored = self._store.finish_plan(*ending.stored)
         self._take_out(ending, is_stored=is_stored)
 
-    def _take_out(self, ending: "_Ending", *, is_stored: bool) -> None:
+    def _take_out(self, ending: Ending, *, is_stored: bool) -> None:
         """A plan whose end the database has taken, as the end that this service says or as another one's."""
         self._running.pop(ending.record.id, None)
         if not self._store.is_shared:

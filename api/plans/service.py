@@ -11,7 +11,6 @@ from datetime import datetime
 
 from starlette.concurrency import run_in_threadpool
 
-from api.common.batches import Batches, Prepared
 from api.common.errors import (
     NotFoundError,
     PlanNotFinishedError,
@@ -27,7 +26,7 @@ from api.plans.present import plan_document, plan_list
 from api.plans.reading import READ_PLAN, ReadPlan
 from api.plans.run import RunningPlan
 from api.plans.sharing import Sharing
-from api.plans.submission import Submission, new_plan, new_record
+from api.plans.submission import Submissions
 from api.plans.termination import Termination
 from api.plans.traces import NoTraces, PlanTraces
 from api.reading.requests import RequestReader
@@ -40,6 +39,8 @@ from solver.pool import WorkerPool
 from stowplan.errors import Issue, StowplanError
 
 _POLL_S = 0.02
+# Tasks that wait for each worker: even of the smallest there is more to do meanwhile than a batch is waited for.
+_BUSY = 3
 _ACTIVE = [status for status in PlanStatus if not status.final]
 _logger = logging.getLogger("stowplan.api.plans.service")
 
@@ -67,13 +68,11 @@ class Plans:
         self._store = store
         self._pool = pool
         self._admission = threading.Lock()
-        self._submitting: Batches[Submission, str] = Batches("submit", self._submit_together)
         self._running: dict[str, RunningPlan] = {}
-        # Plans whose admission is being written, or that are read before they go on.
-        self._coming: set[str] = set()
         self._stopping = False
         self._closed = False
         self._endings = Endings(store, metrics, self._traces, self._running, self._follow)
+        self._submissions = Submissions(store, self._endings, self._admission, self._refuse, self._begin, self._is_busy)
         self._leases = Leases(store)
         self._left_behind = LeftBehindPlans(store, self.reread, self._go_on)
         room = settings.queue_size + settings.workers
@@ -104,24 +103,11 @@ class Plans:
 
         Raises what `read` does, too.
         """
-
-        def prepare() -> Submission:
-            asked = read()
-            record = new_record(asked, idempotency_key)
-            return Submission(asked=asked, new=new_plan(asked, record, received_s))
-
-        return await self._submitting.do(prepare)
+        return await self._submissions.submit_read(read, idempotency_key, received_s)
 
     def submit_all(self, asked: Sequence[tuple[ReadPlan, str | None]], received_s: float) -> list[str]:
         """Store and queue plans, each with its key, all or none; returns their ids. Raises what `submit` does."""
-        records = [new_record(plan, key) for plan, key in asked]
-        ids = {record.id for record in records}
-        with self._admission:
-            self._coming |= ids
-            try:
-                return self._submit_all(asked, records, received_s)
-            finally:
-                self._coming -= ids
+        return self._submissions.submit_all(asked, received_s)
 
     def plan(self, plan_id: str) -> PlanDoc:
         """Look at a plan; NotFoundError when there is none."""
@@ -240,7 +226,7 @@ class Plans:
     def close(self) -> None:
         """Write what has ended; whatever has not goes on in the next process, or in another one."""
         self._closed = True
-        self._submitting.close()
+        self._submissions.close()
         if self._sharing is not None:
             self._sharing.close()
         self._left_behind.close()
@@ -258,7 +244,11 @@ class Plans:
 
     def is_known(self, plan_id: str) -> bool:
         """Whether this service has a plan that is not final, or is about to have it."""
-        return plan_id in self._running or plan_id in self._coming or self._left_behind.get(plan_id) is not None
+        return (
+            plan_id in self._running
+            or plan_id in self._submissions.coming
+            or self._left_behind.get(plan_id) is not None
+        )
 
     def num_wanted(self) -> int:
         """How many plans could begin at once beside those that this service has."""
@@ -285,47 +275,8 @@ class Plans:
         plan = self._left_behind.get(plan_id) or self._running.get(plan_id)
         return None if plan is None else plan.events
 
-    def _submit_all(
-        self, asked: Sequence[tuple[ReadPlan, str | None]], records: Sequence[PlanRecord], received_s: float
-    ) -> list[str]:
-        new = [new_plan(plan, record, received_s) for (plan, _), record in zip(asked, records, strict=True)]
-        # Stored, then queued: a plan that is answered for is never lost.
-        ids = self._store.add_plans(new, self._refuse)
-        for plan, (read, _), id_ in zip(new, asked, ids, strict=True):
-            if id_ == plan.record.id:
-                self._begin(plan.record, read)
-        return ids
-
-    def _submit_together(self, submissions: Sequence[Prepared[Submission]]) -> list[str | Exception]:
-        """The same for plans that have nothing to do with one another; an exception of one is its own."""
-        groups = [([each.value.new], each.context) for each in submissions]
-        ids = {each.value.new.record.id for each in submissions}
-        with self._admission:
-            self._coming |= ids
-            try:
-                found = self._store.add_each(groups, self._refuse)
-                failed: dict[str, Exception] = {}
-                return [self._begun(each, of, failed) for each, of in zip(submissions, found, strict=True)]
-            finally:
-                self._coming -= ids
-
-    def _begun(
-        self, submission: Prepared[Submission], found: Sequence[str] | Exception, failed: dict[str, Exception]
-    ) -> str | Exception:
-        """Queue a plan that is stored, unless it was known; gives its id.
-
-        `failed`: plans of this batch that could not be queued, and so are stored no more. Others may have asked for
-        the same one with its key.
-        """
-        if isinstance(found, Exception):
-            return found
-        (id_,), record = found, submission.value.new.record
-        if id_ == record.id:
-            try:
-                submission.context.run(self._begin, record, submission.value.asked)
-            except Exception as error:  # noqa: BLE001 - whoever asked gets it
-                failed[id_] = error
-        return failed.get(id_, id_)
+    def _is_busy(self) -> bool:
+        return self._pool.queue_length >= _BUSY * self._settings.workers
 
     def _refuse(self, num_new: int, others: Others) -> None:
         if self._stopping:
@@ -384,7 +335,8 @@ class Plans:
 
     def _ended(self, plan: RunningPlan, termination: Termination) -> None:
         if not self._closed:
-            self._endings.end(plan, termination)
+            self._endings.add(plan, termination)
+            self._submissions.end_soon()
         if self._sharing is not None:
             # Others may have plans that wait.
             self._sharing.wake()

@@ -36,7 +36,8 @@ from api.store.texts import Body, PlanInput
 from stowplan.errors import StowplanError
 
 _ACTIVE = [status.value for status in PlanStatus if not status.final]
-
+# What `finish_plan` takes.
+PlanEnd = tuple[PlanRecord, str, int | None]
 
 _RECORD_COLUMNS = [PLANS.c[field.name] for field in fields(PlanRecord)]
 # Made once: SQLAlchemy takes as long to build a statement with its values in it as SQLite takes to carry it out.
@@ -79,27 +80,38 @@ class Store(Database):
     ) -> list[list[str] | Exception]:
         """Do what `add_plans` does for groups of plans, each as asked for in its context, and write all that is not
         refused at once: to wait for the disk takes as long for one as for many."""
-        found: list[list[str] | Exception] = []
         try:
-            with self.writing() as connection:
-                for new, context in groups:
-                    try:
-                        found.append(context.run(self._add_plans, connection, new, admit))
-                    except StowplanError as error:
-                        # Nothing of it has been inserted.
-                        found.append(error)
+            return self.write_together((), groups, admit)[1]
         except StoreUnavailableError as error:
             # To try them one by one would wait as often.
             return [error] * len(groups)
         except Exception as error:  # noqa: BLE001 - whoever asked gets it
             # What one of them holds may be why.
             return [error] if len(groups) == 1 else self._add_one_by_one(groups, admit)
-        return found
 
-    def finish_plans(self, ends: Sequence[tuple[PlanRecord, str, int | None]]) -> list[bool]:
+    def finish_plans(self, ends: Sequence[PlanEnd]) -> list[bool]:
         """Do what `finish_plan` does for many, and write them at once."""
         with self.writing() as connection:
             return [self._finish_plan(connection, *end) for end in ends]
+
+    def write_together(
+        self,
+        ends: Sequence[PlanEnd],
+        groups: Sequence[tuple[Sequence[NewPlan], Context]],
+        admit: Callable[[int, Others], None],
+    ) -> tuple[list[bool], list[list[str] | Exception]]:
+        """Do what `finish_plan` and `add_plans` do for many, and write all that is not refused at once; raises where
+        the database does not take that."""
+        found: list[list[str] | Exception] = []
+        with self.writing() as connection:
+            ended = [self._finish_plan(connection, *end) for end in ends]
+            for new, context in groups:
+                try:
+                    found.append(context.run(self._add_plans, connection, new, admit))
+                except StowplanError as error:
+                    # Nothing of it has been inserted.
+                    found.append(error)
+        return ended, found
 
     def finish_plan(self, record: PlanRecord, events: str, epoch: int | None = None) -> bool:
         """Write the final state of a plan; False when this service does not have it (any more).

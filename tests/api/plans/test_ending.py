@@ -1,13 +1,13 @@
 """Ends of plans that come at the same time: written at once, or one by one where the database takes them only so."""
 
-import threading
 from contextlib import closing
 from dataclasses import replace
 from typing import Any, cast
 
 import pytest
 
-from api.common.errors import StoreError
+from api.common import unstored
+from api.common.errors import StoreError, StoreUnavailableError
 from api.common.events import EventLog
 from api.common.metrics import Metrics
 from api.plans.ending import Endings
@@ -43,7 +43,6 @@ class Ended:
 @pytest.mark.parametrize("takes_many", [True, False])
 def test_ends_that_come_together_are_all_stored_and_told(*, takes_many: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     together: list[int] = []
-    opened = threading.Event()
 
     def finish_plans(ends: Any) -> list[bool]:
         together.append(len(ends))
@@ -59,16 +58,48 @@ def test_ends_that_come_together_are_all_stored_and_told(*, takes_many: bool, mo
             store.add_plan(plan.record, ASKED)
         running = cast("dict[str, RunningPlan]", {plan.record.id: plan for plan in plans})
         endings = Endings(store, Metrics(WorkerPool(1, 0)), NoTraces(), running, lambda *_: None)
-        endings._thread.submit(opened.wait)
         for plan in (*plans, plans[0]):
-            endings.end(cast("RunningPlan", plan), FAILED)
-        opened.set()
+            endings.add(cast("RunningPlan", plan), FAILED)
         endings.close()
         assert together == [4]
         assert not running
         assert all(plan.events.closed for plan in plans)
         stored = [store.plan(plan.record.id) for plan in plans]
         assert [record and record.status for record in stored] == [PlanStatus.FAILED] * 4
+
+
+def test_ends_wait_once_for_a_database_that_takes_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def finish_plans(_: Any) -> list[bool]:
+        asked.append("all")
+        raise StoreUnavailableError("another program writes")
+
+    def finish_plan(record: PlanRecord, *more: Any) -> bool:
+        asked.append(record.id)
+        return finish(record, *more)
+
+    # None is tried again before the end.
+    monkeypatch.setattr(unstored, "_AGAIN_S", 3600.0)
+    with closing(Store(None)) as store:
+        finish = store.finish_plan
+        monkeypatch.setattr(store, "finish_plans", finish_plans)
+        monkeypatch.setattr(store, "finish_plan", finish_plan)
+        plans = [Ended(k) for k in range(4)]
+        for plan in plans:
+            store.add_plan(plan.record, ASKED)
+        running = cast("dict[str, RunningPlan]", {plan.record.id: plan for plan in plans})
+        endings = Endings(store, Metrics(WorkerPool(1, 0)), NoTraces(), running, lambda *_: None)
+        for plan in plans:
+            endings.add(cast("RunningPlan", plan), FAILED)
+        endings.finish(endings.take())
+        # Who waits has the ends, which stay in memory until they are stored.
+        assert asked == ["all"]
+        assert len(running) == 4
+        assert all(plan.events.closed for plan in plans)
+        endings.close()
+        assert asked == ["all", *(plan.record.id for plan in plans)]
+        assert not running
 
 
 class OddTraces(NoTraces):
@@ -91,7 +122,6 @@ def test_a_plan_that_does_not_end_as_it_should_keeps_none_from_its_end(
     def finish_plans(ends: Any) -> list[bool]:
         return [finish_plan(*end) for end in ends]
 
-    opened = threading.Event()
     with closing(Store(None)) as store:
         finish = store.finish_plan
         if fault == "database":
@@ -104,10 +134,8 @@ def test_a_plan_that_does_not_end_as_it_should_keeps_none_from_its_end(
         running = cast("dict[str, RunningPlan]", {plan.record.id: plan for plan in plans})
         traces = OddTraces() if fault == "traces" else NoTraces()
         endings = Endings(store, Metrics(WorkerPool(1, 0)), traces, running, lambda *_: None)
-        endings._thread.submit(opened.wait)
         for plan in plans:
-            endings.end(cast("RunningPlan", plan), FAILED)
-        opened.set()
+            endings.add(cast("RunningPlan", plan), FAILED)
         endings.close()
         found = [store.plan(plan.record.id) for plan in plans]
         is_stored = [record is not None and record.status is PlanStatus.FAILED for record in found]
