@@ -6,7 +6,6 @@ step that runs and the next one, and threads do not take turns with locks.
 
 import queue
 import threading
-import time
 from asyncio import AbstractEventLoop, Future, get_running_loop
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -21,8 +20,6 @@ PreparedT = TypeVar("PreparedT")
 DoneT = TypeVar("DoneT")
 # Prepared before the first of them is finished: a few milliseconds of small requests.
 _MOST = 8
-# How long more is waited for where that keeps nobody waiting.
-GATHER_S = 0.005
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,23 +44,13 @@ class _Word(Enum):
 
 
 class Batches(Generic[PreparedT, DoneT]):
-    """Does what is asked in one thread.
-
-    Parameters
-    ----------
-    finish
-        Gives what each has led to, an exception for one that failed. It may be called for none.
-    gathers
-        Whether those who ask now lose nothing by waiting: then more is waited for, for `GATHER_S`.
-    """
+    """Does what is asked in one thread; `finish` gives what each has led to, an exception for one that failed. It may
+    be called for none."""
 
     def __init__(
-        self,
-        name: str,
-        finish: Callable[[Sequence[Prepared[PreparedT]]], Sequence[DoneT | Exception]],
-        gathers: Callable[[], bool] = lambda: False,
+        self, name: str, finish: Callable[[Sequence[Prepared[PreparedT]]], Sequence[DoneT | Exception]]
     ) -> None:
-        self._finish, self._gathers = finish, gathers
+        self._finish = finish
         self._asked: queue.SimpleQueue[_Asked[PreparedT, DoneT] | _Word] = queue.SimpleQueue()
         self._is_closed = False
         # Nothing is asked for behind the end, where nobody would answer.
@@ -106,8 +93,6 @@ class Batches(Generic[PreparedT, DoneT]):
         item = self._asked.get()
         if item is _Word.END:
             return None
-        if self._gathers():
-            time.sleep(GATHER_S)
         batch: list[_Asked[PreparedT, DoneT]] = []
         while True:
             if isinstance(item, _Asked):

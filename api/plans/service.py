@@ -39,8 +39,6 @@ from solver.pool import WorkerPool
 from stowplan.errors import Issue, StowplanError
 
 _POLL_S = 0.02
-# Tasks that wait for each worker: even of the smallest there is more to do meanwhile than a batch is waited for.
-_BUSY = 3
 _ACTIVE = [status for status in PlanStatus if not status.final]
 _logger = logging.getLogger("stowplan.api.plans.service")
 
@@ -72,7 +70,7 @@ class Plans:
         self._stopping = False
         self._closed = False
         self._endings = Endings(store, metrics, self._traces, self._running, self._follow)
-        self._submissions = Submissions(store, self._endings, self._admission, self._refuse, self._begin, self._is_busy)
+        self._submissions = Submissions(store, self._endings, self._admission, self._refuse, self._begin)
         self._leases = Leases(store)
         self._left_behind = LeftBehindPlans(store, self.reread, self._go_on)
         room = settings.queue_size + settings.workers
@@ -274,9 +272,6 @@ class Plans:
         # In this order: one that is taken up is in the second before it leaves the first.
         plan = self._left_behind.get(plan_id) or self._running.get(plan_id)
         return None if plan is None else plan.events
-
-    def _is_busy(self) -> bool:
-        return self._pool.queue_length >= _BUSY * self._settings.workers
 
     def _refuse(self, num_new: int, others: Others) -> None:
         if self._stopping:

@@ -78,8 +78,6 @@ class Submissions:
         Is told how many are new, and what else there is to do; may refuse, by raising.
     begin
         Queues a plan that is stored; where it raises, the plan is stored no more.
-    gathers
-        Whether plans that come now would wait for a worker anyway.
     """
 
     def __init__(
@@ -89,13 +87,12 @@ class Submissions:
         admission: threading.Lock,
         refuse: Callable[[int, Others], None],
         begin: Callable[[PlanRecord, ReadPlan], None],
-        gathers: Callable[[], bool],
     ) -> None:
         self._store, self._endings = store, endings
         self._admission, self._refuse, self._begin = admission, refuse, begin
         # Plans that are being stored.
         self.coming: set[str] = set()
-        self._batches: Batches[Submission, str] = Batches("write", self._write, gathers)
+        self._batches: Batches[Submission, str] = Batches("write", self._write)
 
     def submit_all(self, asked: Sequence[tuple[ReadPlan, str | None]], received_s: float) -> list[str]:
         """What `Plans.submit_all` does."""

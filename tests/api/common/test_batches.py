@@ -4,7 +4,6 @@ import asyncio
 import queue
 import threading
 from collections.abc import Sequence
-from concurrent.futures import Future
 from contextvars import ContextVar
 from enum import Enum
 from functools import partial
@@ -83,32 +82,12 @@ def test_what_cannot_be_prepared_is_its_own_fault_and_what_cannot_be_finished_th
     batches.close()
 
 
-def test_more_is_waited_for_where_that_keeps_nobody_waiting_and_who_wakes_it_need_not_ask(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_who_wakes_it_need_not_ask() -> None:
     desk = Desk()
-
-    async def main() -> list[int]:
-        def gather(_: float) -> None:
-            first, last = (asyncio.run_coroutine_threadsafe(_asked(batches, number), loop) for number in (2, 4))
-            asked.extend((first, last))
-            while batches._asked.qsize() < 2:
-                pass
-
-        asked: list[Future[int]] = []
-        loop = asyncio.get_running_loop()
-        monkeypatch.setattr("api.common.batches.time", SimpleNamespace(sleep=gather))
-        batches: Batches[int, int] = Batches("desk", desk.finish, gathers=lambda: not asked)
-        batches.wake()
-        while len(desk.batches) < 1:
-            await asyncio.sleep(0)
-        batches.wake()
-        found = [await asyncio.wrap_future(each) for each in asked]
-        batches.close()
-        return found
-
-    assert asyncio.run(main()) == [4, 8]
-    assert desk.batches == [[2, 4], []]
+    batches: Batches[int, int] = Batches("desk", desk.finish)
+    batches.wake()
+    batches.close()
+    assert desk.batches == [[]]
 
 
 def test_one_that_gives_up_keeps_no_other_from_its_answer() -> None:

@@ -88,9 +88,7 @@ def test_plans_and_ends_that_come_together_are_written_together_if_the_database_
             store.add_plan(plan.record, ASKED)
         running = cast("dict[str, RunningPlan]", {plan.record.id: plan for plan in ended})
         endings = Endings(store, Metrics(WorkerPool(1, 0)), NoTraces(), running, lambda *_: None)
-        submissions = Submissions(
-            store, endings, Lock(), lambda *_: None, lambda record, _: begun.append(record.id), lambda: False
-        )
+        submissions = Submissions(store, endings, Lock(), lambda *_: None, lambda record, _: begun.append(record.id))
         write, transaction = store.write_together, store.writing
         monkeypatch.setattr(store, "write_together", write_together)
         monkeypatch.setattr(store, "writing", writing)
