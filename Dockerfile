@@ -11,7 +11,7 @@ RUN apt-get update \
     && rm -rf /var/lib/apt/lists/*
 
 WORKDIR /opt/stowplan
-COPY pyproject.toml README.md LICENSE stowplan_metrics.py ./
+COPY pyproject.toml setup.py README.md LICENSE stowplan_metrics.py ./
 COPY shipping shipping
 COPY stowplan stowplan
 COPY topology topology

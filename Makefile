@@ -13,6 +13,8 @@ MORE := $(shell echo $$(($(HALF) + 1)))
 # without those, and without what nothing here loads and is a third of all. A few files of other packages cannot be
 # compiled, and need not be.
 PIP := $(BIN)/python -m pip install --quiet --no-compile
+# What is built where there is a compiler.
+COMPILED := models/parallelism/incremental/compiled_search.cpp
 ROOMS := api benchmarks executor models solver stowplan stowplan_metrics.py topology workloads
 UNUSED := fontTools|graphql|kubernetes/(aio|client/(api|models))|mypyc?|numpy/distutils
 UNUSED := $(UNUSED)|ray/(data|llm|rllib|serve|train|tune)|sqlalchemy/(orm|testing)|torch/(_vendor|testing/_internal)
@@ -107,19 +109,19 @@ $(VENV)/.pip:
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	touch $@
 
-$(VENV)/.runtime: pyproject.toml | $(VENV)/.pip
+$(VENV)/.runtime: pyproject.toml $(COMPILED) | $(VENV)/.pip
 	$(PIP) --editable .
 	$(COMPILE)
 	touch $@
 
 # Without operators that compilers would have to build; torch's default wheel would bring gigabytes for GPUs.
-$(VENV)/.executor: pyproject.toml | $(VENV)/.pip
+$(VENV)/.executor: pyproject.toml $(COMPILED) | $(VENV)/.pip
 	DS_BUILD_OPS=0 $(PIP) --editable '.[executor]'
 	$(COMPILE)
 	touch $(VENV)/.runtime $@
 
 # All in one pass: each would build the project and look through all requirements again.
-$(VENV)/.dev: pyproject.toml | $(VENV)/.pip
+$(VENV)/.dev: pyproject.toml $(COMPILED) | $(VENV)/.pip
 	DS_BUILD_OPS=0 $(PIP) --editable '.[executor,dev]'
 	$(COMPILE)
 	touch $(VENV)/.runtime $(VENV)/.executor $@

@@ -151,7 +151,7 @@ def _code() -> str:
     """Digest of the sources and data files of this room and of what it knows of GPUs."""
     digest = hashlib.blake2b(digest_size=12)
     for room in (Path(__file__).parent, Path(inspect.getfile(find_product)).parent):
-        for file in sorted(path for path in room.rglob("*") if path.suffix in (".py", ".toml")):
+        for file in sorted(path for path in room.rglob("*") if path.suffix in (".py", ".cpp", ".toml")):
             digest.update(f"{file.relative_to(room.parent)}\0".encode() + file.read_bytes() + b"\0")
     return digest.hexdigest()
 

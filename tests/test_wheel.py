@@ -85,7 +85,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tree = tmp_path_factory.mktemp("tree")
     for folder in (*ROOMS, HOME, "shipping"):
         shutil.copytree(ROOT / folder, tree / folder, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE", "stowplan_metrics.py"):
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE", "stowplan_metrics.py"):
         shutil.copy(ROOT / name, tree)
     # An earlier build, from before rooms were moved.
     (tree / "build" / "lib" / "models").mkdir(parents=True)

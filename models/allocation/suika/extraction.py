@@ -26,7 +26,10 @@ def extract_plan(
     planner: Planner,
 ) -> Plan:
     """The consolidated plan: every job goes from where it is to its last plan at once."""
-    final = dict(program.jobs) | scaled_out(program, chosen)
+    final = dict(program.jobs)
+    for job_id, running in scaled_out(program, chosen).items():
+        # The search knows it but for rounding; the next snapshot, with this plan in it, is to say the same.
+        final[job_id] = replace(running, throughput=planner.throughput(running.job, running.plan))
     ran = occupancy(snapshot).running.keys()
     weights = {job_id: program.weight(job_id) for job_id in final}
     types = {node.id: node.gpu_type for node in snapshot.cluster.nodes}

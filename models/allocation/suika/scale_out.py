@@ -165,23 +165,23 @@ class _Rounds:
         most = int(min(running.room, self.state.num_released(running.gpu_type)))
         if most <= 0:
             return _Offered()
-        best, fewer = 0.0, 0
+        best, fewer, num_gpus = 0.0, 0, running.plan.num_gpus
         for num_added, throughput in self.planner.outlook(running.job, running.plan):
             if fewer >= most:
                 break
             # A step that is cut short brings no more than the whole of it.
-            gain = benefit(running.plan.num_gpus, min(num_added, most), running.throughput, throughput)
+            gain = benefit(num_gpus, min(num_added, most), running.throughput, throughput)
             best, fewer = max(best, gain), num_added
         return _Offered(is_estimate=True, utility=running.job.weight * best if best >= self.tau else 0.0)
 
     def _rated(self, running: RunningJob, candidates: tuple[Candidate, ...], horizon: frozenset[Gpu]) -> _Offered:
         """The offer with the best of its candidates, those below the threshold or above the job's bounds left out."""
         utility, best = 0.0, None
-        job_id = running.job.id
+        job_id, num_gpus, room = running.job.id, running.plan.num_gpus, running.room
         grown = frozenset(running.plan.gpus) - frozenset(self.settled[job_id].plan.gpus)
         for candidate in candidates:
-            gain = benefit(running.plan.num_gpus, len(candidate.added), running.throughput, candidate.throughput)
-            if gain < self.tau or len(candidate.added) > running.room:
+            gain = benefit(num_gpus, len(candidate.added), running.throughput, candidate.throughput)
+            if gain < self.tau or len(candidate.added) > room:
                 continue
             column = self._remember(running, candidate, grown | candidate.added, gain)
             if best is None or running.job.weight * gain > utility:

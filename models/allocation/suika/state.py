@@ -80,7 +80,7 @@ class ClusterState:
 
     def released(self, gpu_type: str) -> list[Gpu]:
         """Free GPUs of a type, in the order of the cluster."""
-        return [(node, gpu) for node, gpus in self.free[gpu_type].items() for gpu in sorted(gpus)]
+        return [(node, gpu) for node, gpus in self.free[gpu_type].items() if gpus for gpu in sorted(gpus)]
 
     def num_released(self, gpu_type: str) -> int:
         """How many these are."""

@@ -24,7 +24,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from stowplan.arrays import FloatArray, IntArray, Mask
+from stowplan.arrays import FloatArray, IntArray, Mask, in_order
 
 # For rates of bins that are all full: no bin takes this long for an item.
 _NO_RATE = 1e-30
@@ -72,8 +72,8 @@ def _below_level(total: int, cost: FloatArray, offset: FloatArray, upper: IntArr
     items = np.zeros(cost.shape)
     # Two rounds: bins that are full in the first leave their rest to the others.
     for _ in range(2):
-        open_rate = np.where(full, 0.0, rate).sum(axis=1)
-        left = total - np.where(full, upper, -lead).sum(axis=1)
+        open_rate = in_order(np.where(full, 0.0, rate))
+        left = total - in_order(np.where(full, upper, -lead))
         items = (left / np.maximum(open_rate, _NO_RATE))[:, None] * rate - lead
         full = items > upper
     return np.floor(np.clip(items, 0.0, upper)).astype(np.int64)

@@ -19,7 +19,7 @@ from models.parallelism.incremental.configs import StageConfigs
 from models.parallelism.incremental.tables import CostTables
 from models.parallelism.incremental.terms import Rows, tightest
 from models.performance.iteration.memory import working_bytes
-from stowplan.arrays import FloatArray, IntArray, Mask
+from stowplan.arrays import FloatArray, IntArray, Mask, in_order
 
 # For denominators that are 0 where the numerator does not count.
 _TINY = 1e-30
@@ -36,14 +36,13 @@ def divisible_bounds(tables: CostTables, configs: StageConfigs, stages: IntArray
     stages, num_stages
         (C, S) rows of the stages, those behind the last one without replicas; (C,).
     """
-    present = np.arange(stages.shape[1]) < num_stages[:, None]
-    rate = (1.0 / configs.layer_s)[stages[present]]
-    starts = np.cumsum(num_stages) - num_stages
+    # Of rows without replicas 0.
+    rate = (1.0 / configs.layer_s)[stages]
     level = (tables.model.profile.num_layers + tables.units.first_layers + tables.units.last_layers) / np.maximum(
-        np.add.reduceat(rate, starts), _TINY
+        in_order(rate, axis=1), _TINY
     )
-    bounds = _time_s(tables, level, np.maximum.reduceat(rate, starts), tables.num_micro_batches)
-    return np.where(np.minimum.reduceat(rate, starts) > 0, bounds, np.inf)
+    bounds = _time_s(tables, level, rate.max(axis=1), tables.num_micro_batches)
+    return np.where((rate > 0).sum(axis=1) == num_stages[:, None], bounds, np.inf)
 
 
 def may_beat(tables: CostTables, configs: StageConfigs, rows: Rows, limits_s: FloatArray) -> Mask:

@@ -14,7 +14,7 @@ from models.parallelism.incremental.options import IncrementalOptions
 from models.parallelism.incremental.problem import Problem
 from models.parallelism.incremental.progress import Reached, searches, start_key
 from models.parallelism.incremental.search import Search
-from models.parallelism.incremental.selection import Balanced
+from models.parallelism.incremental.selection import EQUAL, Balanced
 from models.parallelism.results import IncrementalResult, Step
 from models.performance.iteration.model import PerformanceModel
 from stowplan.arrays import IntArray
@@ -84,8 +84,10 @@ def _next(
     built, time_s = reached.built, reached.time_s
     if growth.taken is not before.taken:
         candidate = problem.build(growth.taken, released)
-        candidate_s = model.iteration(candidate).total_s if model.send_receive else growth.taken.time_s
-        if candidate_s < time_s:
+        candidate_s = search.exact_s(growth.taken) if model.send_receive else growth.taken.time_s
+        if candidate_s is None:
+            candidate_s = model.iteration(candidate).total_s
+        if candidate_s < time_s * (1.0 - EQUAL):
             built, time_s = candidate, candidate_s
     step = Step(num_added=len(released), plan=built, throughput=built.global_batch / time_s)
     return Reached(growth=growth, steps=(*reached.steps, step), built=built, time_s=time_s)

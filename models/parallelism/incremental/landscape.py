@@ -31,8 +31,8 @@ class Landscape:
         (V,)
     below
         Per depth of the topology between root and nodes, (V, U) 1 where the node is below the unit.
-    fractions
-        Share of the bandwidth between nodes by the number of units in common.
+    fractions, send_fractions
+        Share of the bandwidth between nodes by the number of units in common, of collectives and of send-recv.
     """
 
     nodes: tuple[str, ...]
@@ -42,6 +42,7 @@ class Landscape:
     inter_bytes_per_s: FloatArray
     below: tuple[FloatArray, ...]
     fractions: tuple[float, ...]
+    send_fractions: tuple[float, ...]
 
     @classmethod
     def of(cls, fabric: Fabric, nodes: Sequence[str]) -> "Landscape":
@@ -65,6 +66,7 @@ class Landscape:
             inter_bytes_per_s=np.array([fabric.inter_share * host.inter_bytes_per_s for host in hosts]),
             below=tuple(_one_hot(column) for column in prefixes),
             fractions=fabric.fractions,
+            send_fractions=tuple(map(fabric.send_receive_share, range(len(fabric.fractions)))),
         )
 
     def kind(self, node: str) -> Kind:

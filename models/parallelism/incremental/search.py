@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from models.parallelism.incremental.candidates import Skeleton, expansions, merged
+from models.parallelism.incremental.compiled import CompiledSearch
 from models.parallelism.incremental.folding import as_candidates, foldings, relayouts
 from models.parallelism.incremental.growth import growths
 from models.parallelism.incremental.landscape import Landscape
@@ -86,6 +87,7 @@ class Search:
         self._all_degrees = options.scaling is Scaling.THREE_D
         profile = tables.model.profile
         self._most_stages = profile.num_layers if profile.has_pipelines else 1
+        self._compiled = CompiledSearch.of(tables, landscape)
 
     def start(self, base: Balanced) -> Growth:
         """Before any GPU is added: the plan that runs, and what its own GPUs give laid out anew."""
@@ -106,7 +108,7 @@ class Search:
         new = self._expand(best, self._predecessors(generations), available)
         if new:
             if new[0] is best.plans[0]:
-                folded = self._take(best, self._folded(new))
+                folded = self._fold(best, self._first(new))
                 new = sorted([*new, *folded], key=lambda plan: plan.time_s)
             generations = (*generations, tuple(new[:_ALTERNATIVES]))
             if self._window is not None and len(generations) > 1 + self._window:
@@ -118,12 +120,16 @@ class Search:
         best = self._best()
         new = self._take(best, starts)
         while new:
-            new = self._expand(best, self._skeletons(new), available, self._folded(new))
+            new = self._expand(best, self._skeletons(new), available, self._first(new))
         return best.plans[0] if best.plans else None
 
     def relayout(self, available: IntArray) -> Balanced | None:
         """Best plan that is found from all of the GPUs laid out anew."""
         return self.refine(self._relayouts(available, uneven=True), available)
+
+    def exact_s(self, plan: Balanced) -> float | None:
+        """Iteration time with what replicas send to one another; None where the performance model is to be asked."""
+        return None if self._compiled is None else self._compiled.time_s(plan)
 
     def _best(self) -> Best:
         return Best(len(self._tables.micro_batch), self._tolerance)
@@ -143,20 +149,19 @@ class Search:
             return []
         return list(relayouts(available, self._tables.degrees, self._most_stages, uneven=uneven))
 
-    def _folded(self, plans: Sequence[Balanced]) -> list[Skeleton]:
-        """Foldings of the first of some plans."""
-        if not self._all_degrees:
-            return []
-        skeletons = self._skeletons(plans[:_ALTERNATIVES])
-        return [folding for skeleton in skeletons for folding in foldings(skeleton, self._tables.degrees)]
+    def _first(self, plans: Sequence[Balanced]) -> list[Skeleton]:
+        """Those of some plans that are folded."""
+        return self._skeletons(plans[:_ALTERNATIVES]) if self._all_degrees else []
 
     def _expand(
-        self, best: Best, skeletons: Sequence[Skeleton], available: IntArray, others: Sequence[Skeleton] = ()
+        self, best: Best, skeletons: Sequence[Skeleton], available: IntArray, folded: Sequence[Skeleton] = ()
     ) -> list[Balanced]:
-        """Take expansions of some skeletons, and others as they are; those that are among the best."""
+        """Take expansions of some skeletons, and foldings of some; those that are among the best."""
         degrees, most_stages = self._tables.degrees, self._most_stages
         anew = self._all_degrees
-        whole = [skeleton for skeleton in others if skeleton.num_stages <= most_stages]
+        if self._compiled is not None:
+            return self._compiled.improve(best, skeletons, folded, [], available, most_stages, anew=anew)
+        whole = self._foldings(folded)
         for skeleton in skeletons:
             whole += growths(skeleton, available, degrees, most_stages if anew else skeleton.num_stages)
         candidates = expansions(skeletons, available, degrees, most_stages, anew=anew)
@@ -164,10 +169,27 @@ class Search:
             candidates = merged(candidates, as_candidates(whole, degrees), len(skeletons))
         return improve(best, self._tables, self._landscape, candidates, [*skeletons, *whole])
 
+    def _fold(self, best: Best, skeletons: Sequence[Skeleton]) -> list[Balanced]:
+        """Take foldings of some skeletons; those that are among the best."""
+        if not skeletons:
+            return []
+        if self._compiled is not None:
+            nothing = np.zeros_like(skeletons[0].held)
+            return self._compiled.improve(best, [], skeletons, [], nothing, self._most_stages, anew=True)
+        return self._take(best, self._foldings(skeletons))
+
+    def _foldings(self, skeletons: Sequence[Skeleton]) -> list[Skeleton]:
+        """Other ways to fold some skeletons."""
+        found = (folding for skeleton in skeletons for folding in foldings(skeleton, self._tables.degrees))
+        return [folding for folding in found if folding.num_stages <= self._most_stages]
+
     def _take(self, best: Best, skeletons: Sequence[Skeleton]) -> list[Balanced]:
         """Take skeletons as they are; those that are among the best."""
         possible = [skeleton for skeleton in skeletons if skeleton.num_stages <= self._most_stages]
         if not possible:
             return []
+        if self._compiled is not None:
+            nothing = np.zeros_like(possible[0].held)
+            return self._compiled.improve(best, [], [], possible, nothing, self._most_stages, anew=True)
         candidates = as_candidates(possible, self._tables.degrees)
         return improve(best, self._tables, self._landscape, candidates, possible)

@@ -27,7 +27,7 @@ from stowplan.arrays import FloatArray, Mask
 # Candidates that are looked at together: few first, since they tell which others are worth it (all, if layers differ).
 _FIRST, _LATER = 128, 256
 # A difference below this is rounding.
-_EQUAL = 1e-12
+EQUAL = 1e-12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -43,40 +43,44 @@ class Balanced:
 class Best:
     """The best known plan for every number of micro-batches, as far as it is within `tolerance` of the best of all.
 
-    `limits_s` (B,): times to be below.
+    `limits_s` (B,): times to be below. `time_s`: the least. `within`: by which factor others may be slower.
     """
 
     def __init__(self, num_batches: int, tolerance: float) -> None:
         self.limits_s = np.full(num_batches, np.inf)
-        self._within = 1.0 + tolerance
+        self.within = 1.0 + tolerance
+        self.time_s = np.inf
         self._plans: dict[int, Balanced] = {}
-        self._time_s = np.inf
 
     @property
     def text(self) -> bytes:
         """What is to be beaten."""
-        return self.limits_s.tobytes() + np.array([self._time_s, self._within]).tobytes()
+        return self.limits_s.tobytes() + np.array([self.time_s, self.within]).tobytes()
 
     @property
     def plans(self) -> list[Balanced]:
         """All of them, fastest first; of equally fast ones, the one with the larger micro-batches."""
-        kept = [plan for plan in self._plans.values() if plan.time_s <= self._time_s * self._within]
-        equal = self._time_s * (1.0 + _EQUAL)
+        kept = [plan for plan in self._plans.values() if plan.time_s <= self.time_s * self.within]
+        equal = self.time_s * (1.0 + EQUAL)
         return sorted(kept, key=lambda plan: (plan.time_s if plan.time_s > equal else 0.0, -plan.batch))
 
     def copy(self, of: "Callable[[Balanced], Balanced]" = lambda plan: plan) -> "Best":
         """Another one that knows the same, or what `of` makes of each plan."""
         found = Best(len(self.limits_s), 0.0)
-        found.limits_s, found._within, found._time_s = self.limits_s.copy(), self._within, self._time_s
+        found.limits_s, found.within, found.time_s = self.limits_s.copy(), self.within, self.time_s
         found._plans = {batch: of(plan) for batch, plan in self._plans.items()}
         return found
 
     def add(self, plan: Balanced) -> None:
         """Take a plan in place of the one with its number of micro-batches."""
         self._plans[plan.batch] = plan
-        self._time_s = min(self._time_s, plan.time_s)
-        self.limits_s[plan.batch] = plan.time_s * (1.0 - _EQUAL)
-        np.minimum(self.limits_s, self._time_s * self._within, out=self.limits_s)
+        self.time_s = min(self.time_s, plan.time_s)
+        self.limits_s[plan.batch] = plan.time_s * (1.0 - EQUAL)
+        np.minimum(self.limits_s, self.time_s * self.within, out=self.limits_s)
+
+    def those_of(self, taken: Sequence[Balanced]) -> list[Balanced]:
+        """Plans of some that are still there."""
+        return [plan for plan in self.plans if any(plan is new for new in taken)]
 
 
 def improve(
@@ -101,7 +105,7 @@ def improve(
         chosen.append(choice)
     if known is None:
         tables.remember(key, chosen)
-    return [plan for plan in best.plans if any(plan is new for new in taken)]
+    return best.those_of(taken)
 
 
 def _key(best: Best, shapes: StageShapes, candidates: Candidates) -> bytes:

@@ -10,10 +10,12 @@ from functools import cached_property
 import numpy as np
 
 from models.parallelism.incremental.landscape import Kind
-from models.performance.iteration.memory import activation_bytes
+from models.performance.iteration.memory import activation_bytes, working_bytes
 from models.performance.iteration.model import PerformanceModel
 from models.performance.iteration.profile import LayerCost, ModelProfile
 from models.performance.iteration.shares import StageShares
+from models.performance.iteration.sizes import boundary_bytes
+from models.software import FEATURES
 from stowplan.arrays import FloatArray, IntArray
 from stowplan.recent import Recent
 
@@ -185,6 +187,32 @@ class CostTables:
         copy = (0.0, 0.0, self.model.share_table.tied, 0.0, 0.0)
         compute, tensor, parameters, partitioned, replicated = np.array([*parts, copy]).T[..., None, None, None]
         return compute, tensor, parameters, partitioned, replicated
+
+    @cached_property
+    def packed(self) -> tuple[IntArray | FloatArray, ...]:
+        """What `Tables` of `compiled_search.cpp` reads, for one kind of nodes and equal layers."""
+        model, units = self.model, self.units
+        profile, sizes, features = model.profile, model.coefficients.sizes, FEATURES[model.profile.software]
+        own = profile.micro_batch or 0
+        whole = (profile.num_layers, profile.zero_stage, own, model.send_receive, features.splits_sends)
+        real = (
+            *(self.usable_bytes[0], self.optimizer_s[0], self.overlap[0], profile.backward_all_reduces),
+            *(sizes.parameter_bytes, sizes.gradient_bytes, sizes.optimizer_bytes),
+            *(units.first_layers, units.last_layers, model.share_table.tied),
+        )
+        degrees = self.degrees.astype(np.float64)
+        compute, tensor, parameters, partitioned, replicated = (part[:, 0, 0] for part in self.part_shares)
+        arrays = (
+            np.array((*whole, features.overlaps_sends), dtype=np.int64),
+            *(self.num_micro_batches, self.micro_batch, np.array(real), degrees, self.layer_s[0]),
+            *(self.forward_s[0], self.backward_s[0], self.communication_s[0]),
+            np.concatenate([compute, tensor, parameters]),
+            self.activation_bytes(degrees, partitioned, replicated),
+            np.broadcast_to(working_bytes(profile, degrees), degrees.shape),
+            *(model.share_table.compute, model.share_table.tensor, model.share_table.parameters),
+            boundary_bytes(profile, sizes),
+        )
+        return tuple(map(np.ascontiguousarray, arrays))
 
     @cached_property
     def fill_order(self) -> tuple[FloatArray, IntArray]:

@@ -89,11 +89,14 @@ class Fabric:
     def send_receive_bytes_per_s(self, a: str, b: str) -> float:
         """Bandwidth between two different nodes that send to each other."""
         left, right = self.host(a), self.host(b)
-        shared = num_shared(left.path, right.path)
-        fraction = self.fractions[shared]
-        if self.minipod_depth is not None and shared < self.minipod_depth:
-            fraction = send_receive_fraction(fraction)
+        fraction = self.send_receive_share(num_shared(left.path, right.path))
         return self.inter_share * fraction * min(left.inter_bytes_per_s, right.inter_bytes_per_s)
+
+    def send_receive_share(self, shared: int) -> float:
+        """Share of the bandwidth that is left to two nodes with so many units in common that send to each other."""
+        fraction = self.fractions[shared]
+        is_between = self.minipod_depth is not None and shared < self.minipod_depth
+        return send_receive_fraction(fraction) if is_between else fraction
 
 
 def send_receive_fraction(fraction: float) -> float:

@@ -41,7 +41,7 @@ Readings where the print cannot hold:
 
 import numpy as np
 
-from stowplan.arrays import FloatArray
+from stowplan.arrays import FloatArray, in_order
 
 Floats = FloatArray | float
 
@@ -132,7 +132,7 @@ def pipeline_s(
         (...)
     """
     both = forward_s + backward_s
-    warm_up = both.sum(axis=-1)
+    warm_up = in_order(both)
     steady = (num_micro_batches - 1.0) * both.max(axis=-1)
     before = np.cumsum(backward_s, axis=-1) - backward_s
     return warm_up, np.asarray(steady), (extra_s - before).max(axis=-1)

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from models.parallelism.incremental import compiled, selection, tables
 from models.parallelism.incremental import expand as expanding
-from models.parallelism.incremental import selection, tables
 from models.parallelism.incremental.expand import expand
 from models.parallelism.incremental.landscape import Landscape
 from models.parallelism.incremental.options import IncrementalOptions
@@ -144,6 +144,7 @@ def test_a_search_that_is_too_large_keeps_its_first_steps(
 
 def test_a_job_that_sits_alike_elsewhere_is_not_reckoned_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """One node of the plan, and the same number of GPUs of another node: which ones these are makes no difference."""
+    monkeypatch.setattr(compiled, "core", None)
     model = job("llama2-7b", num_nodes=6)
     here, there = (symmetric(model, 2, 2, 2, 16, gpus_of(first, first + 8)) for first in (0, 8))
     first = expand(model, here, gpus_of(16, 22), _OPTIONS)
@@ -197,6 +198,7 @@ def test_tables_are_kept_by_their_size(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_is_remembered_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "core", None)
     model = job("llama2-7b", num_nodes=3)
     plan = symmetric(model, 2, 2, 2, 16, gpus_of(0, 8))
     known = Problem.of(model, plan, _OPTIONS).tables

@@ -1,0 +1,18 @@
+"""What is compiled; all else is in pyproject.toml, where setuptools takes this as an experiment only."""
+
+from setuptools import Extension, setup
+
+setup(
+    ext_modules=[
+        Extension(
+            "models.parallelism.incremental.compiled_search",
+            ["models/parallelism/incremental/compiled_search.cpp"],
+            # Fused operations round otherwise.
+            extra_compile_args=["-std=c++17", "-O2", "-g0", "-ffp-contract=off"],
+            py_limited_api=True,
+            # Without a C++ compiler there is the same in NumPy.
+            optional=True,
+        )
+    ],
+    options={"bdist_wheel": {"py_limited_api": "cp311"}},
+)
