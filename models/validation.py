@@ -5,9 +5,12 @@ from dataclasses import fields
 from operator import attrgetter
 from pkgutil import resolve_name
 
+import numpy as np
+
 from models.performance.iteration.plausibility import calibration_warnings, peak_warnings
 from models.policies import POLICIES, policy_of
 from models.policy import Parameters, Policy
+from models.roll import has_model, roll_of
 from models.wording import counted
 from models.workload import Job, Snapshot, snapshot_warnings
 from solver.registry import SOLVER_NAMES
@@ -43,8 +46,14 @@ def _ignored_fields(snapshot: Snapshot, policy: Policy) -> Iterator[Issue]:
     if len(ignored) > 1:
         # Nearly always nobody says any of them.
         said_of = attrgetter(*(field.name for field in ignored))
-        nothing = tuple(field.default for field in ignored)
-        if all(said_of(job) == nothing for job in snapshot.jobs):
+        nothing, jobs = tuple(field.default for field in ignored), snapshot.jobs
+        says = roll_of(snapshot).each(
+            "says what is ignored",
+            np.bool_,
+            lambda rows: (said_of(jobs[k]) != nothing for k in rows),
+            equal=(policy.name, bool(snapshot.calendar)),
+        )
+        if not says.any():
             return
     for field in ignored:
         saying = [k for k, job in enumerate(snapshot.jobs) if getattr(job, field.name) != field.default]
@@ -60,12 +69,15 @@ def _ignored_fields(snapshot: Snapshot, policy: Policy) -> Iterator[Issue]:
 
 def _performance_warnings(snapshot: Snapshot) -> Iterator[Issue]:
     """What the performance models of jobs pass over."""
-    kinds = snapshot.cluster.gpu_types
-    if any(job.model is not None for job in snapshot.jobs):
+    kinds, jobs = snapshot.cluster.gpu_types, snapshot.jobs
+    if has_model(snapshot).any():
         yield from peak_warnings(kinds, "/cluster/gpu_types")
-    for k, job in enumerate(snapshot.jobs):
-        if job.calibration is not None:
-            yield from calibration_warnings(job.calibration, kinds, f"/jobs/{k}/calibration")
+    calibrated = roll_of(snapshot).each(
+        "is calibrated", np.bool_, lambda rows: (jobs[k].calibration is not None for k in rows)
+    )
+    for k in np.flatnonzero(calibrated).tolist():
+        if (calibration := jobs[k].calibration) is not None:
+            yield from calibration_warnings(calibration, kinds, f"/jobs/{k}/calibration")
 
 
 def solver_fault(parameters: Parameters, solver: str) -> str | None:

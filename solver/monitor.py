@@ -3,8 +3,11 @@
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from stowplan.arrays import FloatVector
+import numpy as np
+
+from stowplan.arrays import FloatVector, IntVector
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -20,6 +23,15 @@ class Progress:
     incumbent: FloatVector | None = None
     num_nodes: int | None = None
 
+    def __reduce__(self) -> tuple[Callable[..., "Progress"], tuple[Any, ...]]:
+        """Of points that choose few columns among many only these are sent."""
+        point: FloatVector | tuple[int, IntVector, FloatVector] | None = self.incumbent
+        if self.incumbent is not None:
+            used = np.flatnonzero(self.incumbent)
+            if 2 * used.size < self.incumbent.size:
+                point = self.incumbent.size, used, self.incumbent[used]
+        return _received, (self.elapsed_s, self.objective, self.bound, point, self.num_nodes)
+
     def after(self, earlier: "Progress") -> "Progress":
         """The newest of everything: what is not known here is kept from `earlier`."""
         return replace(
@@ -29,6 +41,20 @@ class Progress:
             incumbent=earlier.incumbent if self.incumbent is None else self.incumbent,
             num_nodes=earlier.num_nodes if self.num_nodes is None else self.num_nodes,
         )
+
+
+def _received(
+    elapsed_s: float,
+    objective: float | None,
+    bound: float | None,
+    point: FloatVector | tuple[int, IntVector, FloatVector] | None,
+    num_nodes: int | None,
+) -> Progress:
+    if isinstance(point, tuple):
+        size, used, values = point
+        point = np.zeros(size)
+        point[used] = values
+    return Progress(elapsed_s=elapsed_s, objective=objective, bound=bound, incumbent=point, num_nodes=num_nodes)
 
 
 def _ignore(_: object) -> None:

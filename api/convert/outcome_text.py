@@ -4,18 +4,22 @@ A plan has an allocation and a summand of the score for each job, by far the mos
 numbers and names they are written here in one pass in C, as the documents would write them.
 """
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Mapping, Set
 from dataclasses import replace
 from operator import attrgetter
 from typing import Any
+
+import numpy as np
 
 from api.convert.outcome import outcome_to_document
 from api.convert.parallel_plan import map_from_slices
 from api.convert.plain import written
 from api.schemas.plan import JobAllocationDoc, ScoreTermDoc
-from models.plan import JobAllocation, Plan, PlanOutcome
+from models.placement.check import given_to
+from models.plan import JobAllocation, Plan, PlanOutcome, ScoreTerm
+from models.roll import roll_of
 from models.workload import Job, Snapshot
-from stowplan.living import OfUnchanged
+from stowplan.rolls import objects
 
 _ESCAPE = "\\"
 _TERM = tuple(ScoreTermDoc.model_fields)
@@ -23,8 +27,6 @@ _FIELDS = tuple(JobAllocationDoc.model_fields)
 # Those that are no field of an allocation, or are written otherwise.
 _MADE = ("gpus", "previous", "launch", "ranks")
 _OWN = tuple(name for name in _FIELDS if name not in _MADE)
-# Texts of allocations; in rounds that follow one another most are the same.
-_texts: OfUnchanged[Job, str] = OfUnchanged()
 _own_of, _term_of = attrgetter(*_OWN), attrgetter(*_TERM)
 
 
@@ -45,17 +47,27 @@ def outcome_text(outcome: PlanOutcome, snapshot: Snapshot, exclude: Set[str]) ->
 
 def _plain_lists(plan: Plan, snapshot: Snapshot) -> Mapping[str, str]:
     """Texts of the score and the allocations by their fields; none where the documents are to write them."""
-    if plan.pretraining is not None or not all(map(_is_plain, plan.allocations)):
+    given = given_to(snapshot, plan.allocations)
+    if plan.pretraining is not None or given is None or not all(map(_is_plain, plan.allocations)):
         return {}
-    jobs = {job.id: job for job in snapshot.jobs}
+    roll, jobs = roll_of(snapshot), snapshot.jobs
+    terms = objects(plan.score, len(plan.score))
     try:
-        lists = {
-            "score": written([dict(zip(_TERM, _term_of(term), strict=True)) for term in plan.score]),
-            "allocations": f"[{','.join(_allocations(plan, jobs))}]",
-        }
+        allocations = roll.each(
+            "allocation text", np.object_, lambda rows: (_allocation(given[k], jobs[k]) for k in rows), beside=(given,)
+        )
+        # Policies that score every job once have one term for each, in their order; others have whatever they have.
+        score = (
+            roll.each("score text", np.object_, lambda rows: map(_term, terms[rows]), beside=(terms,)).tolist()
+            if terms.size == len(jobs)
+            else list(map(_term, plan.score))
+        )
     except TypeError:
         # Numbers of NumPy, which the documents take.
         return {}
+    at = {job.id: k for k, job in enumerate(jobs)}
+    rows = [at[allocation.job_id] for allocation in plan.allocations]
+    lists = {"score": f"[{','.join(score)}]", "allocations": f"[{','.join(allocations[rows].tolist())}]"}
     # Else there are names that are not plain.
     return {} if any(_ESCAPE in text for text in lists.values()) else lists
 
@@ -64,15 +76,15 @@ def _is_plain(allocation: JobAllocation) -> bool:
     return allocation.parallel_plan is None and not allocation.expansions
 
 
-def _allocations(plan: Plan, jobs: Mapping[str, Job]) -> Iterator[str]:
-    for allocation in plan.allocations:
-        job = jobs[allocation.job_id]
-        text = _texts.get(job, (allocation,))
-        if text is None:
-            values: dict[str, Any] = dict.fromkeys(_FIELDS)
-            values.update(zip(_OWN, _own_of(allocation), strict=True))
-            values["gpus"] = map_from_slices(allocation.gpus)
-            values["previous"] = None if job.current is None else map_from_slices(job.current)
-            text = written(values)
-            _texts.put(job, (allocation,), None, text)
-        yield text
+def _term(term: ScoreTerm) -> str:
+    return written(dict(zip(_TERM, _term_of(term), strict=True)))
+
+
+def _allocation(allocation: JobAllocation | None, job: Job) -> str:
+    if allocation is None:
+        return ""
+    values: dict[str, Any] = dict.fromkeys(_FIELDS)
+    values.update(zip(_OWN, _own_of(allocation), strict=True))
+    values["gpus"] = map_from_slices(allocation.gpus)
+    values["previous"] = None if job.current is None else map_from_slices(job.current)
+    return written(values)

@@ -80,12 +80,6 @@ class SnapshotInParts:
         snapshot = plain_snapshot(text.encode())
         return None if snapshot is None else cls.of(snapshot, text)
 
-    @property
-    def text(self) -> bytes:
-        """The whole document."""
-        jobs = b",".join(part.text for part in self.jobs)
-        return b"".join((BEFORE_CLUSTER, self.cluster.text, BEFORE_JOBS, jobs, self.rest))
-
 
 def _together(jobs: Sequence[bytes]) -> Iterator[Texts]:
     return (Texts(tuple(jobs[k : k + _TOGETHER])) for k in range(0, len(jobs), _TOGETHER))

@@ -75,7 +75,7 @@ def read_plan(text: RequestText, monitor: SolveMonitor) -> ReadPlan | Lacking:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Read:
     """A body and its snapshot; of one of plain values the text, or the parts of it; what is stored of it, where that is
-    known already."""
+    known already: nobody has put its text together then."""
 
     body: PlanBodyDoc
     source: MeasuredSnapshot
@@ -142,9 +142,8 @@ def _read(text: RequestText) -> _Read:
     if isinstance(body.snapshot, ChangedSnapshot):
         changed = _changed(body.snapshot, text)
         if changed is not None:
-            content = changed.text
-            stored = body_of(changed, content)
-            used = ResolvedSnapshot(snapshot=changed.snapshot, id=snapshot_id_of(stored.hash), text=content.decode())
+            stored = body_of(changed)
+            used = ResolvedSnapshot(snapshot=changed.snapshot, id=snapshot_id_of(stored.hash), text="")
             posted = replace(used, id=snapshot_id(body.snapshot.model_dump_json()))
             source = MeasuredSnapshot(posted=posted, used=used)
             return _Read(body=body, source=source, packed=stored, plain=changed)

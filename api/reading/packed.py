@@ -15,7 +15,7 @@ from api.convert.plain import plain_snapshot
 from api.convert.plain_change import BEFORE_CLUSTER, BEFORE_JOBS, SnapshotInParts, Texts
 from api.convert.snapshot import snapshot_from_document
 from api.schemas.snapshot import SNAPSHOT
-from api.store.texts import Body, deflated
+from api.store.texts import Body, Part
 from models.plan import PlanRequest
 from models.policy import Parameters
 from models.workload import Snapshot
@@ -40,8 +40,8 @@ class _Kept:
     parts: SnapshotInParts | None = None
 
 
-# Parts, with what is before them.
-_deflated: OfUnchanged[Texts, bytes] = OfUnchanged()
+# With what is before them.
+_parts: OfUnchanged[Texts, Part] = OfUnchanged()
 # By the hash of its text, the one that was used last behind the others.
 _kept: OrderedDict[str, _Kept] = OrderedDict()
 _keeping = threading.Lock()
@@ -91,19 +91,18 @@ def kept_parts(body: Body) -> SnapshotInParts | None:
     return known.parts
 
 
-def body_of(parts: SnapshotInParts, text: bytes) -> Body:
-    """What is stored of a snapshot in parts, of which `text` is the whole: parts that it has in common with others are
-    compressed once."""
+def body_of(parts: SnapshotInParts) -> Body:
+    """What is stored of a snapshot in parts: those that it has in common with others are compressed once."""
     jobs = (_packed(part, BEFORE_JOBS if k == 0 else b",") for k, part in enumerate(parts.jobs))
     rest = parts.rest if parts.jobs else BEFORE_JOBS + parts.rest
-    return Body.of_parts((_packed(parts.cluster, BEFORE_CLUSTER), *jobs, deflated(rest)), text)
+    return Body.of_parts((_packed(parts.cluster, BEFORE_CLUSTER), *jobs, Part.of(rest)))
 
 
-def _packed(part: Texts, before: bytes) -> bytes:
-    known = _deflated.get(part, (), before)
+def _packed(texts: Texts, before: bytes) -> Part:
+    known = _parts.get(texts, (), before)
     if known is None:
-        known = deflated(before + part.text)
-        _deflated.put(part, (), before, known)
+        known = Part.of(before + texts.text)
+        _parts.put(texts, (), before, known)
     return known
 
 

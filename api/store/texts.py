@@ -12,6 +12,7 @@ _LEVEL = 1
 
 # What a stream of zlib begins with that was compressed quickly, and a last block of nothing (RFC 1950, RFC 1951).
 _HEADER, _LAST_BLOCK = b"\x78\x01", b"\x03\x00"
+_ADLER = 65521
 
 
 class _Packer(threading.local):
@@ -40,9 +41,25 @@ def deflated(data: bytes) -> bytes:
     return part
 
 
-def joined(parts: Iterable[bytes], whole: bytes) -> bytes:
-    """A text as `compressed` makes one of it, of parts that are `deflated`; `whole`: all of it, as it is."""
-    return b"".join((_HEADER, *parts, _LAST_BLOCK, zlib.adler32(whole).to_bytes(4, "big")))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A part of a text that is stored: its bytes, the same `deflated`, and their Adler-32."""
+
+    raw: bytes
+    data: bytes
+    checksum: int
+
+    @classmethod
+    def of(cls, raw: bytes) -> "Part":
+        """Compress a part."""
+        return cls(raw=raw, data=deflated(raw), checksum=zlib.adler32(raw))
+
+
+def _behind(before: int, checksum: int, num_bytes: int) -> int:
+    """The Adler-32 of a text and one of `num_bytes` behind it (RFC 1950; as `adler32_combine` of zlib)."""
+    low = (before & 0xFFFF) + (checksum & 0xFFFF) - 1
+    high = (before >> 16) + (checksum >> 16) + num_bytes * ((before & 0xFFFF) - 1)
+    return high % _ADLER << 16 | low % _ADLER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,9 +77,17 @@ class Body:
         return cls(hash=hashlib.sha256(raw).hexdigest(), num_bytes=len(raw), data=compressed(raw))
 
     @classmethod
-    def of_parts(cls, parts: Iterable[bytes], whole: bytes) -> "Body":
-        """A text whose parts are `deflated`."""
-        return cls(hash=hashlib.sha256(whole).hexdigest(), num_bytes=len(whole), data=joined(parts, whole))
+    def of_parts(cls, parts: Iterable[Part]) -> "Body":
+        """A text as `of` makes one of the whole; nobody puts that together."""
+        digest, checksum, num_bytes = hashlib.sha256(), zlib.adler32(b""), 0
+        data = [_HEADER]
+        for part in parts:
+            digest.update(part.raw)
+            checksum = _behind(checksum, part.checksum, len(part.raw))
+            num_bytes += len(part.raw)
+            data.append(part.data)
+        data += _LAST_BLOCK, checksum.to_bytes(4, "big")
+        return cls(hash=digest.hexdigest(), num_bytes=num_bytes, data=b"".join(data))
 
     @property
     def text(self) -> str:

@@ -7,6 +7,7 @@ import numpy as np
 from models.configurations import ConfigurationSet
 from models.placement.occupancy import Occupancy
 from models.placement.placeability import whole_node_sizes
+from models.roll import roll_of
 from models.workload import Adaptivity, Job, Reservation, Snapshot
 from stowplan.arrays import IntVector, Mask
 from topology.bandwidth import fractions_of, group_fraction
@@ -30,8 +31,18 @@ def _max_gpus(job: Job) -> float:
     return np.inf if job.max_gpus is None else job.max_gpus
 
 
+def allowed_in(snapshot: Snapshot, configurations: ConfigurationSet) -> Mask:
+    """`allowed_configurations` (J, C) of the jobs of a snapshot; read-only."""
+    return roll_of(snapshot).each(
+        "allowed",
+        np.bool_,
+        lambda rows: allowed_configurations([snapshot.jobs[row] for row in rows], configurations),
+        same=(configurations,),
+    )
+
+
 def current_configurations(snapshot: Snapshot, configurations: ConfigurationSet, taken: Occupancy) -> IntVector:
-    """Configuration (J,) in which each running job may stay on its GPUs; -1 where it waits or has to move.
+    """Configuration (J,) in which each running job may stay on its GPUs; -1 where it waits or has to move; read-only.
 
     A pinned job stays however it sits, so that its shape alone decides. Of several configurations of a shape it is that
     with as much of the bandwidth as its nodes have between them.
@@ -42,25 +53,34 @@ def current_configurations(snapshot: Snapshot, configurations: ConfigurationSet,
         index.setdefault((configurations.gpu_types[t], int(n), int(m)), []).append(c)
     fractions = fractions_of(snapshot.cluster)
     node_size = dict(zip(configurations.gpu_types, whole_node_sizes(configurations).tolist(), strict=True))
-    nodes = snapshot.cluster.nodes
-    current = np.full(len(snapshot.jobs), -1, dtype=np.int64)
-    for i, job in enumerate(snapshot.jobs):
-        if taken.keepable(job.id):
-            slices = taken.running[job.id]
-            kind = nodes[slices[0][0]].gpu_type
-            counts = [mask.bit_count() for _, mask in slices]
-            whole = all(
-                count == nodes[node].num_gpus == node_size[kind]
-                for count, (node, _) in zip(counts, slices, strict=True)
-            )
-            if job.id in taken.pinned or whole or sum(counts) < node_size[kind]:
-                alike = index.get((kind, len(slices), sum(counts)), [-1])
-                current[i] = alike[0]
-                if len(alike) > 1:
-                    here = group_fraction(fractions, [nodes[node].path for node, _ in slices])
-                    known = configurations.bandwidth_fraction[alike]
-                    current[i] = alike[int(np.argmax(np.where(known <= here, known, -known)))]
-    return current
+    jobs, nodes = snapshot.jobs, snapshot.cluster.nodes
+
+    def current(job: Job) -> int:
+        if not taken.keepable(job.id):
+            return -1
+        slices = taken.running[job.id]
+        kind = nodes[slices[0][0]].gpu_type
+        counts = [mask.bit_count() for _, mask in slices]
+        whole = all(
+            count == nodes[node].num_gpus == node_size[kind] for count, (node, _) in zip(counts, slices, strict=True)
+        )
+        if not (job.id in taken.pinned or whole or sum(counts) < node_size[kind]):
+            return -1
+        alike = index.get((kind, len(slices), sum(counts)), [-1])
+        if len(alike) == 1:
+            return alike[0]
+        here = group_fraction(fractions, [nodes[node].path for node, _ in slices])
+        known = configurations.bandwidth_fraction[alike]
+        return alike[int(np.argmax(np.where(known <= here, known, -known)))]
+
+    return roll_of(snapshot).each(
+        "current",
+        np.int64,
+        lambda rows: (current(jobs[row]) for row in rows),
+        same=(snapshot.cluster, configurations),
+        equal=taken.free_masks,
+        beside=(taken.is_pinned(jobs),),
+    )
 
 
 def reserved_configuration(reservation: Reservation, configurations: ConfigurationSet) -> Mask:

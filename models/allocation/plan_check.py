@@ -6,8 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence, Set
 from typing import TypeVar
 
+import numpy as np
+
 from models.plan import Plan, ScoreTerm
 from models.workload import Job, Snapshot
+from stowplan.arrays import FloatVector
 from stowplan.errors import Issue
 from topology.cluster import NodeState
 
@@ -88,6 +91,15 @@ def score_violations(
             pointer="/objective",
             detail=f"the objective is {objective}; recomputed from the plan it is {total}",
         )
+
+
+def is_right_score(score: Sequence[ScoreTerm], jobs: Sequence[Job], expected: FloatVector, objective: float) -> bool:
+    """Whether the terms are one for each job, in their order, of the values `expected` (J,), and add up."""
+    if [term.job_id for term in score] != [job.id for job in jobs]:
+        return False
+    found = np.array([term.value for term in score])
+    beyond = np.abs(found - expected) - TOLERANCE * np.maximum(1.0, np.maximum(np.abs(found), np.abs(expected)))
+    return bool((beyond <= 0).all()) and _is_close(objective, math.fsum(expected.tolist()))
 
 
 def _is_close(found: float, right: float) -> bool:

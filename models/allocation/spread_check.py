@@ -72,8 +72,11 @@ def spread_violations(configurations: ConfigurationSet, plan: Plan, audit: Sprea
     )
     planned = {(configurations.gpu_types[t], n, m): fraction for t, n, m, fraction in known}
     for k, allocation in enumerate(plan.allocations):
+        # Most are on one node.
+        if len(allocation.gpus) < 2:
+            continue
         shape = allocation.gpu_type, len(allocation.gpus), allocation.num_gpus
-        if shape in planned and shape[1] > 1:
+        if shape in planned:
             right = audit.at_best(shape[0], shape[1])
             if planned[shape] != right:
                 yield Issue(

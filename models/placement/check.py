@@ -6,17 +6,21 @@ allocations came about. Pointers are relative to a document with `allocations` (
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from models.parallel_plan import Gpu
 from models.plan import JobAllocation
+from models.roll import reserves, roll_of
 from models.wording import counted
 from models.workload import Adaptivity, Job, NodeGpus, Snapshot
+from stowplan.arrays import IntVector, Mask
 from stowplan.errors import Issue, pointer_of
-from stowplan.living import OfUnchanged
-from topology.cluster import Cluster, Node, NodeState
-
-# Jobs whose allocation was found legal.
-_legal: OfUnchanged[Job, bool] = OfUnchanged()
+from stowplan.rolls import objects
+from topology.cluster import Node, NodeState
 
 
 def placement_violations(
@@ -34,53 +38,112 @@ def placement_violations(
     non-preemptible running job, and any that is `staying`, keeps exactly its GPUs, also on a drained node, and whatever
     its bounds say.
     """
-    nodes = {node.id: node for node in snapshot.cluster.nodes}
-    jobs = {job.id: job for job in snapshot.jobs}
-    pinned = {
-        job.id: _canonical(job.current or ())
-        for job in snapshot.jobs
-        if (not job.preemptible or job.id in staying) and _runs(job, nodes)
-    }
-    largest: dict[str, int] = {}
-    for node in nodes.values():
-        largest[node.gpu_type] = max(node.num_gpus, largest.get(node.gpu_type, 0))
-    return [
-        *_job_set_violations(snapshot.jobs, allocations, pinned),
-        *_gpu_use_violations(nodes, allocations, pinned),
-        *_single_violations(snapshot.cluster, allocations, jobs, nodes, pinned, largest if whole_nodes else None),
-    ]
+    found = _Placement(snapshot, allocations, staying, whole_nodes=whole_nodes)
+    return [] if found.is_legal else found.violations()
 
 
-def _single_violations(
-    cluster: Cluster,
-    allocations: Sequence[JobAllocation],
-    jobs: Mapping[str, Job],
-    nodes: Mapping[str, Node],
-    pinned: Mapping[str, frozenset[Gpu]],
-    largest: Mapping[str, int] | None,
-) -> list[Issue]:
-    """Faults of allocations one by one; `largest` where multi-node ones must take whole nodes."""
-    split: list[Issue] = []
-    others: list[Issue] = []
-    for k, allocation in enumerate(allocations):
-        job, stays = jobs.get(allocation.job_id), allocation.job_id in pinned
-        rules = stays, largest is not None
-        # The very allocation of the very job on the very cluster was looked at before.
-        if job is not None and _legal.get(job, (cluster, allocation), rules):
-            continue
-        pointer = f"/allocations/{k}"
-        own = [] if largest is None or stays else list(_split_violations(pointer, allocation, nodes, largest))
-        rest = list(_allocation_violations(pointer, allocation, job, nodes, pinned))
-        split += own
-        others += rest
-        if job is not None and not own and not rest:
-            _legal.put(job, (cluster, allocation), rules, True)
-    return [*split, *others]
+class _Placement:
+    """Allocations on a snapshot. Whether they are legal is soon said: an allocation that is the very one of the round
+    before, of the very job on the very cluster, keeps by itself all that it kept then, and what all of them together
+    must keep is counted. Where they are not, all are looked at to say why."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        allocations: Sequence[JobAllocation],
+        staying: Collection[str],
+        *,
+        whole_nodes: bool,
+    ) -> None:
+        self._snapshot = snapshot
+        self._allocations = allocations
+        self._nodes = {node.id: node for node in snapshot.cluster.nodes}
+        self._whole_nodes = whole_nodes
+        jobs, down = snapshot.jobs, {node.id for node in snapshot.cluster.nodes if node.state is NodeState.DOWN}
+        stays = roll_of(snapshot).each(
+            "stays",
+            np.bool_,
+            lambda rows: (
+                (not job.preemptible or job.id in staying) and _runs(job, down) for job in map(jobs.__getitem__, rows)
+            ),
+            same=(snapshot.cluster,),
+            equal=frozenset(staying),
+        )
+        self._stays: Mask = stays
+        self._pinned = {jobs[i].id: _canonical(jobs[i].current or ()) for i in np.flatnonzero(stays).tolist()}
+        self._largest: dict[str, int] = {}
+        for node in snapshot.cluster.nodes:
+            self._largest[node.gpu_type] = max(node.num_gpus, self._largest.get(node.gpu_type, 0))
+
+    @property
+    def is_legal(self) -> bool:
+        """Whether no rule is broken."""
+        snapshot, roll = self._snapshot, roll_of(self._snapshot)
+        given = given_to(snapshot, self._allocations)
+        if given is None or not given[self._stays | reserves(snapshot)].all():
+            return False
+        is_legal = roll.each(
+            "is legal",
+            np.bool_,
+            lambda rows: (given[row] is None or not any(self._faults(0, given[row])) for row in rows),
+            same=(snapshot.cluster,),
+            equal=self._whole_nodes,
+            beside=(given, self._stays),
+        )
+        if not is_legal.all():
+            return False
+        # GPUs of all nodes one behind the other; those of legal allocations are there, and each has its own once.
+        nodes = snapshot.cluster.nodes
+        ends = np.cumsum([node.num_gpus for node in nodes])
+        first = dict(zip(self._nodes, (ends - [node.num_gpus for node in nodes]).tolist(), strict=True))
+
+        def places(rows: list[int]) -> Iterator[IntVector]:
+            for allocation in given[rows]:
+                parts = () if allocation is None else allocation.gpus
+                yield np.array([first[part.node] + gpu for part in parts for gpu in part.gpus], dtype=np.int64)
+
+        used = roll.each("places", np.object_, places, same=(snapshot.cluster,), beside=(given,))
+        outside = [first[node.id] + gpu for node in nodes if node.gpus_in_use for gpu in node.gpus_in_use]
+        every = np.concatenate([np.array(outside, dtype=np.int64), *used.tolist()])
+        return bool(np.bincount(every).max(initial=0) <= 1)
+
+    def violations(self) -> list[Issue]:
+        """Every rule that is broken."""
+        split: list[Issue] = []
+        others: list[Issue] = []
+        for k, allocation in enumerate(self._allocations):
+            own, rest = self._faults(k, allocation)
+            split += own
+            others += rest
+        return [
+            *_job_set_violations(self._snapshot.jobs, self._allocations, self._pinned),
+            *_gpu_use_violations(self._nodes, self._allocations, self._pinned),
+            *split,
+            *others,
+        ]
+
+    @cached_property
+    def _jobs(self) -> Mapping[str, Job]:
+        return {job.id: job for job in self._snapshot.jobs}
+
+    def _faults(self, k: int, allocation: JobAllocation) -> tuple[list[Issue], list[Issue]]:
+        """Faults of one allocation: how it is split over nodes, and all others."""
+        pointer, nodes, pinned = f"/allocations/{k}", self._nodes, self._pinned
+        is_free = self._whole_nodes and allocation.job_id not in pinned
+        split = list(_split_violations(pointer, allocation, nodes, self._largest)) if is_free else []
+        job = self._jobs.get(allocation.job_id)
+        return split, list(_allocation_violations(pointer, allocation, job, nodes, pinned))
 
 
-def _runs(job: Job, nodes: Mapping[str, Node]) -> bool:
-    current = job.current or ()
-    return bool(current) and all(nodes[part.node].state is not NodeState.DOWN for part in current)
+def given_to(snapshot: Snapshot, allocations: Sequence[JobAllocation]) -> NDArray[Any] | None:
+    """What each job (J,) gets, None where it gets nothing; None where a job is not known, or gets something twice."""
+    by_id = {allocation.job_id: allocation for allocation in allocations}
+    given = objects(map(by_id.get, [job.id for job in snapshot.jobs]), len(snapshot.jobs))
+    return given if np.count_nonzero(given) == len(allocations) else None
+
+
+def _runs(job: Job, down: Set[str]) -> bool:
+    return bool(job.current) and not any(part.node in down for part in job.current or ())
 
 
 def _canonical(gpus: Sequence[NodeGpus]) -> frozenset[Gpu]:
@@ -130,8 +193,6 @@ def _gpu_use_violations(
     """GPUs that somebody else has: outside work, a pinned job, another allocation, the same one."""
     owner = {(node.id, gpu): "work outside the snapshot" for node in nodes.values() for gpu in node.gpus_in_use}
     owner |= {place: f"the non-preemptible job {job_id!r}" for job_id, places in pinned.items() for place in places}
-    if _are_apart(allocations, pinned, owner.keys()):
-        return
     given: dict[Gpu, str] = {}
     for k, allocation in enumerate(allocations):
         own = pinned.get(allocation.job_id, frozenset())
@@ -149,21 +210,6 @@ def _gpu_use_violations(
                         detail=f"GPU {gpu} of node {part.node!r} goes to job {allocation.job_id!r}, "
                         f"but is taken by {other}",
                     )
-
-
-def _are_apart(allocations: Sequence[JobAllocation], pinned: Mapping[str, frozenset[Gpu]], owned: Set[Gpu]) -> bool:
-    """Whether every GPU is given once, and none that is owned, but to the pinned job that has it."""
-    free = [allocation for allocation in allocations if allocation.job_id not in pinned]
-    kept = [allocation for allocation in allocations if allocation.job_id in pinned]
-    places = [(part.node, gpu) for allocation in free for part in allocation.gpus for gpu in part.gpus]
-    if not owned.isdisjoint(places):
-        return False
-    for allocation in kept:
-        own = [(part.node, gpu) for part in allocation.gpus for gpu in part.gpus]
-        if not pinned[allocation.job_id].issuperset(own):
-            return False
-        places += own
-    return len(set(places)) == len(places)
 
 
 def _allocation_violations(

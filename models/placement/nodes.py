@@ -32,8 +32,10 @@ from models.placement.occupancy import Occupancy, Slices, mask_of
 from models.placement.placeability import takes_whole_nodes, whole_node_sizes
 from models.placement.pool import Demand, Pool
 from models.placement.units import Homes
+from models.roll import roll_of
 from models.workload import Snapshot
 from stowplan.arrays import IntMatrix, IntVector
+from stowplan.rolls import objects
 from topology.arrays import cluster_arrays
 from topology.bandwidth import fractions_of, group_fraction
 
@@ -98,7 +100,9 @@ def assign_gpus(
             if not pool.fits():
                 raise ValueError(f"the configurations chosen on GPU type {name!r} cannot be placed")
             inside = _place_within(pool, demands[t], homes.within, units)
-            rest = [_where_left(pool, demand) for demand in demands[t] if demand.job_id not in inside]
+            rest = demands[t]
+            if inside:
+                rest = [_where_left(pool, demand) for demand in rest if demand.job_id not in inside]
             placed |= inside | _place(pool, rest, units, share, time_limit_s)
     return placed
 
@@ -121,14 +125,13 @@ def _demands(
             strict=True,
         )
     )
-    demands: list[list[Demand]] = [[] for _ in configurations.gpu_types]
     free, type_of = taken.free_masks, [node.gpu_type for node in nodes]
-    for job_id, c in choice.items():
+
+    def demand(job_id: str, c: int) -> Demand:
         t, num_nodes, num_gpus, whole = shapes[c]
         running = taken.running.get(job_id)
         if running is None:
-            demands[t].append(Demand(job_id=job_id, num_nodes=num_nodes, num_gpus=num_gpus, whole=whole))
-            continue
+            return Demand(job_id=job_id, num_nodes=num_nodes, num_gpus=num_gpus, whole=whole)
         kind = configurations.gpu_types[t]
         # Lists, which are made faster than generators run.
         now = tuple([(node, mask) for node, mask in running if free[node] & mask == mask and type_of[node] == kind])
@@ -136,16 +139,30 @@ def _demands(
         per_node = num_gpus // num_nodes
         # Rule (b): a job of a whole configuration that shares a node, or sits on one of another size, has to move.
         legal = not whole or all(mask.bit_count() == nodes[node].num_gpus == per_node for node, mask in now)
-        demands[t].append(
-            Demand(
-                job_id=job_id,
-                num_nodes=num_nodes,
-                num_gpus=num_gpus,
-                whole=whole,
-                now=now,
-                stays=same and legal and job_id not in moved,
-            )
+        return Demand(
+            job_id=job_id,
+            num_nodes=num_nodes,
+            num_gpus=num_gpus,
+            whole=whole,
+            now=running if now == running else now,
+            stays=same and legal and job_id not in moved,
         )
+
+    jobs = snapshot.jobs
+    ids = [job.id for job in jobs]
+    chosen = np.array([choice.get(job_id, -1) for job_id in ids], dtype=np.int64)
+    known = roll_of(snapshot).each(
+        "demand",
+        np.object_,
+        lambda rows: (demand(ids[row], int(chosen[row])) if chosen[row] >= 0 else None for row in rows),
+        same=(snapshot.cluster, configurations),
+        equal=(free, frozenset(moved)),
+        beside=(chosen, objects(map(taken.running.get, ids), len(jobs))),
+    )
+    by_id = dict(zip(ids, known.tolist(), strict=True))
+    demands: list[list[Demand]] = [[] for _ in configurations.gpu_types]
+    for job_id, c in choice.items():
+        demands[shapes[c][0]].append(by_id.get(job_id) or demand(job_id, c))
     return demands
 
 
@@ -201,8 +218,7 @@ def _keep(pool: Pool, demands: Sequence[Demand], time_limit_s: float) -> dict[st
     """Step 1: let as many jobs as possible keep their GPUs."""
     partial = [demand for demand in demands if demand.stays and not demand.whole]
     kept = [demand for demand in demands if demand.stays and demand.whole] + partial
-    for demand in kept:
-        pool.take(demand, demand.now)
+    pool.take_own(kept)
     if not pool.fits():
         moved = few_moves(pool, partial)
         if moved is None:

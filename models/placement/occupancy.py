@@ -3,12 +3,16 @@
 GPUs of a node are a bit mask: bit g stands for GPU g. Nodes are named by their position in `Cluster.nodes`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import attrgetter
 
+import numpy as np
+
+from models.roll import roll_of
 from models.workload import Job, NodeGpus, Snapshot
+from stowplan.arrays import Mask
 from stowplan.living import OfUnchanged
 from topology.cluster import NodeState
 
@@ -37,6 +41,12 @@ class Occupancy:
         if slices is None:
             return False
         return job_id in self.pinned or all(mask & ~self.free_masks[node] == 0 for node, mask in slices)
+
+    def is_pinned(self, jobs: Sequence[Job]) -> Mask:
+        """Whether each job (J,) is pinned."""
+        if not self.pinned:
+            return np.zeros(len(jobs), dtype=np.bool_)
+        return np.array([job.id in self.pinned for job in jobs], dtype=np.bool_)
 
 
 _read: OfUnchanged[Snapshot, Occupancy] = OfUnchanged()
@@ -71,10 +81,6 @@ def _occupancy(snapshot: Snapshot, *, all_stay: bool) -> Occupancy:
     return Occupancy(node_index=node_index, free_masks=tuple(free_masks), running=running, pinned=pinned)
 
 
-# Where jobs run on a cluster; nothing where a node of theirs is down.
-_held: OfUnchanged[Job, Slices] = OfUnchanged()
-
-
 def running_jobs(snapshot: Snapshot) -> Mapping[str, Slices]:
     """`running` of the occupancy alone."""
     if not any(job.current for job in snapshot.jobs):
@@ -83,21 +89,17 @@ def running_jobs(snapshot: Snapshot) -> Mapping[str, Slices]:
 
 
 def _running(snapshot: Snapshot, node_index: Mapping[str, int]) -> dict[str, Slices]:
-    if not any(job.current for job in snapshot.jobs):
-        return {}
-    cluster = snapshot.cluster
+    jobs, cluster = snapshot.jobs, snapshot.cluster
     down = {node.id for node in cluster.nodes if node.state is NodeState.DOWN}
-    running: dict[str, Slices] = {}
-    for job in snapshot.jobs:
-        if not job.current:
-            continue
-        slices = _held.get(job, (cluster,))
-        if slices is None:
-            slices = () if any(part.node in down for part in job.current) else _slices(job.current, node_index)
-            _held.put(job, (cluster,), None, slices)
-        if slices:
-            running[job.id] = slices
-    return running
+
+    def held(rows: list[int]) -> Iterator[Slices]:
+        """Where jobs run; nothing where a node of theirs is down."""
+        for row in rows:
+            current = jobs[row].current or ()
+            yield () if any(part.node in down for part in current) else _slices(current, node_index)
+
+    slices = roll_of(snapshot).each("held", np.object_, held, same=(cluster,))
+    return {job.id: held for job, held in zip(jobs, slices.tolist(), strict=True) if held}
 
 
 def _slices(current: tuple[NodeGpus, ...], node_index: Mapping[str, int]) -> Slices:

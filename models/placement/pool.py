@@ -37,8 +37,7 @@ class Pool:
         self.free = dict(free)
         self._num_nodes_with = [0] * (1 + max(sizes.values(), default=0))
         self._whole_available = 0
-        for node in free:
-            self._count(node, 1)
+        self._count_all(1)
         self._partial_gpus = [0] * len(self.blocks)
         self._whole_needed = 0
         for demand in demands:
@@ -49,6 +48,15 @@ class Pool:
         for node, mask in slices:
             self._set(node, self.free[node] & ~mask)
         self._need(demand, -1)
+
+    def take_own(self, demands: Iterable[Demand]) -> None:
+        """Place demands where they are; many at once."""
+        self._count_all(-1)
+        for demand in demands:
+            for node, mask in demand.now:
+                self.free[node] &= ~mask
+            self._need(demand, -1)
+        self._count_all(1)
 
     def give_back(self, demand: Demand, slices: Slices) -> None:
         """Undo `take`."""
@@ -101,6 +109,10 @@ class Pool:
         self._num_nodes_with[num_free] += sign
         if num_free == self.node_size == self._sizes[node]:
             self._whole_available += sign
+
+    def _count_all(self, sign: int) -> None:
+        for node in self.free:
+            self._count(node, sign)
 
     def _need(self, demand: Demand, sign: int) -> None:
         if demand.whole:

@@ -7,31 +7,34 @@ section 3.4, and shares no code with `utility`. Whether the GPUs are legal is `m
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from models.allocation.block_check import kept_shape, node_sizes
-from models.allocation.plan_check import coverage_violations, score_violations
+from models.allocation.plan_check import coverage_violations, is_right_score, score_violations
 from models.allocation.sia.completion_check import CompletionAudit
 from models.allocation.sia.parameters import SiaObjective, SiaParameters
 from models.configurations import ConfigurationSet
 from models.performance.goodput.matrix import GoodputMatrix
+from models.placement.check import given_to
 from models.plan import JobAllocation, Plan
+from models.roll import roll_of
 from models.wording import counted
 from models.workload import Adaptivity, Job, Snapshot
-from stowplan.arrays import FloatVector, Mask
+from stowplan.arrays import FloatVector, IntMatrix, IntVector, Mask
 from stowplan.errors import Issue
-from stowplan.living import OfUnchanged
-from topology.cluster import Node, NodeState
+from stowplan.living import OfLiving
+from topology.cluster import Cluster, Node, NodeState
 
 _RESTART_FLOOR = 0.01
 _NO_LIMIT = 2**62
 
 _Shape = tuple[str, int, int]
 """GPU type, nodes and GPUs."""
-# What a change costs jobs with their allocations on a cluster, by its price and the size of whole nodes.
-_factors: OfUnchanged[Job, float] = OfUnchanged()
+# What is given away at most, by GPU type.
+_capacities: OfLiving[Cluster, Mapping[str, int]] = OfLiving()
 
 
 def allocation_violations(
@@ -44,9 +47,11 @@ def allocation_violations(
 ) -> list[Issue]:
     """Every rule of the allocation that the plan breaks, and every number of its score that is wrong."""
     nodes = {node.id: node for node in snapshot.cluster.nodes}
-    allocations = {allocation.job_id: (k, allocation) for k, allocation in enumerate(plan.allocations)}
     audit = _Audit(snapshot, parameters, configurations, matrix, nodes)
-    issues = [*coverage_violations(snapshot, plan), *_capacity_violations(snapshot, nodes, plan)]
+    if audit.finds_nothing(plan, objective):
+        return []
+    allocations = {allocation.job_id: (k, allocation) for k, allocation in enumerate(plan.allocations)}
+    issues = [*coverage_violations(snapshot, plan), *_capacity_violations(snapshot.cluster, plan)]
     expected: dict[str | None, float] = {}
     given = {i: allocations[job.id] for i, job in enumerate(snapshot.jobs) if job.id in allocations}
     there = audit.there([(i, allocation) for i, (_, allocation) in given.items()])
@@ -72,7 +77,8 @@ class _There(NamedTuple):
 
 
 class _Audit:
-    """Evaluates one job at a time, by its row."""
+    """Evaluates one job at a time, by its row; or all of them, to say that there is nothing to say. What depends on a
+    job and its allocation alone is then that of the round before, where both are the very same."""
 
     def __init__(
         self,
@@ -82,7 +88,8 @@ class _Audit:
         matrix: GoodputMatrix,
         nodes: Mapping[str, Node],
     ) -> None:
-        self._jobs = snapshot.jobs
+        self._snapshot, self._configurations = snapshot, configurations
+        self._jobs, self._roll = snapshot.jobs, roll_of(snapshot)
         self._goodput = matrix.goodput
         self._parameters = parameters
         self._costs = parameters.objective is SiaObjective.GIVEN_COSTS
@@ -110,6 +117,55 @@ class _Audit:
         is_minimised = parameters.objective is SiaObjective.GOODPUT and parameters.fairness_power < 0
         self.sign = 1 if self._costs or is_minimised else -1
 
+    def finds_nothing(self, plan: Plan, objective: float) -> bool:
+        """Whether everything is certainly right: there is more to ask where sizes are bounded by those before, or
+        goodputs are not known."""
+        parameters, roll, cluster, jobs = self._parameters, self._roll, self._cluster, self._jobs
+        given = given_to(self._snapshot, plan.allocations)
+        if given is None or self._completion is not None or parameters.double_at_most or not self._index:
+            return False
+        is_given = given.astype(np.bool_)
+        rows, left_out = np.flatnonzero(is_given), np.flatnonzero(~is_given).tolist()
+        unplaced = {job.job_id for job in plan.unplaced}
+        if len(unplaced) < len(plan.unplaced) or unplaced != {jobs[i].id for i in left_out}:
+            return False
+
+        def shapes(rows: list[int]) -> IntMatrix:
+            """Type, GPUs and configuration of allocations; -1 for each where there is none."""
+            types = {kind.name: t for t, kind in enumerate(cluster.gpu_types)}
+            found = [
+                (types.get(item.gpu_type, -1), item.num_gpus, self._index.get(_shape(item), -1))
+                if item
+                else (-1, -1, -1)
+                for item in given[rows]
+            ]
+            return np.array(found, dtype=np.int64).reshape(-1, 3)
+
+        of_allocation: dict[str, Any] = {"same": (cluster, self._configurations), "beside": (given,)}
+        kind, num_gpus, c = roll.each("shape", np.int64, shapes, **of_allocation)[rows].T
+        goodput = self._goodput[rows, c]
+        if (c < 0).any() or not (goodput > 0).all():
+            return False
+        capacity = np.array(list(_capacity(cluster).values()))
+        if (np.bincount(kind, num_gpus, capacity.size) > capacity).any():
+            return False
+
+        def factors(rows: list[int]) -> Iterator[float]:
+            for i in rows:
+                yield 1.0 if given[i] is None else self._restart_factor(jobs[i], given[i])
+
+        weight = roll.each("weight", np.float64, lambda rows: (jobs[i].weight for i in rows))
+        expected = np.zeros(len(jobs))
+        expected[left_out] = [self.left_out(jobs[i]) for i in left_out]
+        value = goodput
+        if not self._costs:
+            factor = roll.each("factor", np.float64, factors, **of_allocation, equal=self._priced)
+            own = self._rows[rows, c] | (c == self._pinned_columns[rows])
+            relative = np.where(own, goodput / np.array(self._slowest)[rows], 0.0) * factor[rows]
+            value = relative**parameters.fairness_power
+        expected[rows] = weight[rows] * value
+        return is_right_score(plan.score, jobs, expected, objective)
+
     def there(self, allocated: Sequence[tuple[int, JobAllocation]]) -> dict[int, _There]:
         """Jobs in the configurations of their allocations. All at once: single elements of arrays take longer."""
         rows = [i for i, _ in allocated]
@@ -134,11 +190,7 @@ class _Audit:
             return self._completion.utility(job, there.c)
         if math.isinf(slowest):
             return math.nan
-        factor = _factors.get(job, (self._cluster, allocation), self._priced)
-        if factor is None:
-            factor = self._restart_factor(job, allocation)
-            _factors.put(job, (self._cluster, allocation), self._priced, factor)
-        value = (there.goodput / slowest if there.is_own else 0.0) * factor
+        value = (there.goodput / slowest if there.is_own else 0.0) * self._restart_factor(job, allocation)
         return job.weight * math.pow(value, self._parameters.fairness_power)
 
     def left_out(self, job: Job) -> float:
@@ -176,17 +228,31 @@ class _Audit:
 
     def _own_rows(self) -> Mask:
         """Configurations (J, C) over which rows are normalised."""
-        least = np.array([job.min_gpus for job in self._jobs], dtype=np.int64)
-        uppers = (job.min_gpus if job.adaptivity is Adaptivity.RIGID else job.max_gpus for job in self._jobs)
+        return np.asarray(
+            self._roll.each("own", np.bool_, self._bounded, same=(self._configurations,)) & (self._goodput > 0)
+        )
+
+    def _bounded(self, rows: list[int]) -> Mask:
+        """Configurations (n, C) within the bounds of the jobs `rows`."""
+        jobs = [self._jobs[i] for i in rows]
+        least = np.array([job.min_gpus for job in jobs], dtype=np.int64)
+        uppers = (job.min_gpus if job.adaptivity is Adaptivity.RIGID else job.max_gpus for job in jobs)
         most = np.array([_NO_LIMIT if upper is None else upper for upper in uppers], dtype=np.int64)
-        own = (self._goodput > 0) & (self._num_gpus >= least[:, None]) & (self._num_gpus <= most[:, None])
-        typed: dict[tuple[str, ...], Mask] = {}
-        for i, job in enumerate(self._jobs):
+        own = (self._num_gpus >= least[:, None]) & (self._num_gpus <= most[:, None])
+        for i, job in enumerate(jobs):
             if job.gpu_types is not None:
-                if job.gpu_types not in typed:
-                    typed[job.gpu_types] = np.isin(self._types, job.gpu_types)
-                own[i] &= typed[job.gpu_types]
+                own[i] &= np.isin(self._types, job.gpu_types)
         return np.asarray(own)
+
+    @cached_property
+    def _pinned_columns(self) -> IntVector:
+        """`_pinned_to` (J,)."""
+        columns = np.full(len(self._jobs), -1, dtype=np.int64)
+        jobs = self._jobs
+        may_be = self._roll.each("not preemptible", np.bool_, lambda rows: (not jobs[i].preemptible for i in rows))
+        for i in np.flatnonzero(may_be).tolist():
+            columns[i] = self._pinned_to(i)
+        return columns
 
     def _pinned_to(self, i: int) -> int:
         """The configuration that a pinned job keeps, whatever its bounds; -1 for none."""
@@ -199,10 +265,10 @@ class _Audit:
     def _slowest_per_gpu(self) -> list[float]:
         """Goodput (J) of one of the slowest GPUs of each row; inf of a job that cannot run anywhere."""
         own = self._rows
-        pinned = [i for i, job in enumerate(self._jobs) if not job.preemptible and self._pinned_to(i) >= 0]
-        if pinned:
+        pinned = np.flatnonzero(self._pinned_columns >= 0)
+        if pinned.size:
             own = own.copy()
-            own[pinned, [self._pinned_to(i) for i in pinned]] = True
+            own[pinned, self._pinned_columns[pinned]] = True
         goodput = np.where(own, self._goodput, np.inf).min(axis=1, initial=np.inf)
         num_gpus = np.where(own, self._num_gpus, _NO_LIMIT).min(axis=1, initial=_NO_LIMIT)
         slowest: list[float] = (goodput / num_gpus).tolist()
@@ -257,19 +323,28 @@ def _shape(allocation: JobAllocation) -> _Shape:
     return allocation.gpu_type, len(allocation.gpus), allocation.num_gpus
 
 
-def _capacity_violations(snapshot: Snapshot, nodes: Mapping[str, Node], plan: Plan) -> Iterator[Issue]:
-    """GPUs per type: allocations on nodes that are not down, beside outside work."""
-    capacity: Counter[str] = Counter()
-    for node in nodes.values():
-        if node.state is not NodeState.DOWN:
-            capacity[node.gpu_type] += node.num_gpus - len(node.gpus_in_use)
+def _capacity(cluster: Cluster) -> Mapping[str, int]:
+    """GPUs of each type on nodes that are not down, beside outside work."""
+    known = _capacities.get(cluster)
+    if known is None:
+        counts = {kind.name: 0 for kind in cluster.gpu_types}
+        for node in cluster.nodes:
+            if node.state is not NodeState.DOWN:
+                counts[node.gpu_type] += node.num_gpus - len(node.gpus_in_use)
+        known = counts
+        _capacities.put(cluster, known)
+    return known
+
+
+def _capacity_violations(cluster: Cluster, plan: Plan) -> Iterator[Issue]:
+    """More GPUs of a type than there are."""
     given: Counter[str] = Counter()
     for allocation in plan.allocations:
         given[allocation.gpu_type] += allocation.num_gpus
-    for kind in snapshot.cluster.gpu_types:
-        if given[kind.name] > capacity[kind.name]:
+    for name, most in _capacity(cluster).items():
+        if given[name] > most:
             yield Issue(
                 code="over_capacity",
                 pointer="/allocations",
-                detail=f"{given[kind.name]} GPUs of type {kind.name!r} are given away; there are {capacity[kind.name]}",
+                detail=f"{given[name]} GPUs of type {name!r} are given away; there are {most}",
             )

@@ -15,13 +15,12 @@ from models.configurations import ConfigurationSet
 from models.performance.goodput.bootstrap import scaling_parameters
 from models.performance.goodput.matrix import GoodputMatrix
 from models.performance.goodput.spec import GoodputModel
+from models.placement.check import given_to
 from models.plan import JobAllocation, Plan
-from models.workload import Job, Snapshot
+from models.roll import roll_of
+from models.workload import Snapshot
 from stowplan.errors import Issue
-from stowplan.living import OfUnchanged
-
-# Jobs of which goodput and promise were found right, as computed here of the same model, on the same GPUs.
-_right: OfUnchanged[Job, bool] = OfUnchanged()
+from stowplan.rolls import objects
 
 
 def goodput_violations(
@@ -40,69 +39,81 @@ def goodput_violations(
         Job id -> share of the bandwidth with which it is planned, of which each configuration is there once; None: each
         is there once in all, with what so many nodes have at best.
     """
+    given = given_to(snapshot, plan.allocations)
+    if given is None:
+        # What `models.placement.check` says is wrong.
+        return
+    jobs, roll, cluster = snapshot.jobs, roll_of(snapshot), snapshot.cluster
     types = [configurations.gpu_types[t] for t in configurations.type_index.tolist()]
     fields_of = configurations.num_nodes.tolist(), configurations.num_gpus.tolist()
     fractions = configurations.bandwidth_fraction.tolist()
     shapes = zip(types, *fields_of, fractions if promised is not None else [None] * len(types), strict=True)
     index = {shape: c for c, shape in enumerate(shapes)}
-    rows = {job.id: i for i, job in enumerate(snapshot.jobs)}
-    where = [
-        (k, allocation.expected_goodput, rows[allocation.job_id], index[shape])
-        for k, allocation in enumerate(plan.allocations)
-        if rows.get(allocation.job_id) in matrix.models
-        and (
-            shape := (
-                allocation.gpu_type,
-                len(allocation.gpus),
-                allocation.num_gpus,
-                None if promised is None else promised.get(allocation.job_id),
-            )
-        )
-        in index
-        and allocation.expected_goodput is not None
-    ]
-    pairs = tuple(np.array([(i, c) for _, _, i, c in where], dtype=np.int64).reshape(-1, 2).T)
+    share_of = {} if promised is None else promised
+
+    def shape(i: int) -> int:
+        """The configuration of a job that is said to reach something; -1 for none."""
+        item: JobAllocation | None = given[i]
+        if item is None or item.expected_goodput is None:
+            return -1
+        return index.get((item.gpu_type, len(item.gpus), item.num_gpus, share_of.get(item.job_id)), -1)
+
+    models = objects(map(matrix.models.get, range(len(jobs))), len(jobs))
+    shares = np.array([share_of.get(job.id, np.nan) for job in jobs]) if share_of else np.zeros(len(jobs))
+    of_allocation = (given, shares)
+    c = roll.each(
+        "goodput shape", np.int64, lambda rows: map(shape, rows), same=(configurations,), beside=of_allocation
+    )
     fields = (matrix.goodput, matrix.batch_size, matrix.local_batch_size, matrix.accumulation_steps)
-    planned = zip(*(field[pairs].tolist() for field in fields), strict=True)
-    for (k, claimed, i, _), (goodput, *steps) in zip(where, planned, strict=True):
-        allocation, model, job = plan.allocations[k], matrix.models[i], snapshot.jobs[i]
-        same = snapshot.cluster, model, allocation
-        numbers = (goodput, *steps, None if promised is None else promised[allocation.job_id])
-        if _right.get(job, same, numbers):
-            continue
-        is_right = True
-        share = audit.at_best(allocation.gpu_type, len(allocation.gpus))
-        if promised is not None:
-            share = promised[allocation.job_id]
+    numbers = tuple(field[np.arange(len(jobs)), c] if len(configurations) else np.zeros(len(jobs)) for field in fields)
+
+    def faults(i: int, k: int) -> Iterator[Issue]:
+        """What is wrong with allocation `k`, that of job `i`."""
+        if c[i] < 0 or models[i] is None:
+            return
+        allocation, model = given[i], models[i]
+        goodput, *steps = (array[i].item() for array in numbers)
+        share = audit.at_best(allocation.gpu_type, len(allocation.gpus)) if promised is None else promised[jobs[i].id]
         counted = _goodput(model, allocation, share, *steps)
         if not math.isclose(counted, goodput, rel_tol=TOLERANCE):
-            is_right = False
             yield Issue(
                 code="wrong_goodput",
                 pointer=f"/allocations/{k}",
                 detail=f"the objective counts a goodput of {goodput} for job {allocation.job_id!r}; that of its "
                 f"configuration is {counted}",
             )
-        given = allocation.batch_size or 0, allocation.local_batch_size or 0, (allocation.accumulation_steps or 1) - 1
-        right = _goodput(model, allocation, audit.here(allocation), *given)
-        if not math.isclose(right, claimed, rel_tol=TOLERANCE):
-            is_right = False
+        said = allocation.batch_size or 0, allocation.local_batch_size or 0, (allocation.accumulation_steps or 1) - 1
+        right = _goodput(model, allocation, audit.here(allocation), *said)
+        if not math.isclose(right, allocation.expected_goodput, rel_tol=TOLERANCE):
             yield Issue(
                 code="wrong_goodput",
                 pointer=f"/allocations/{k}/expected_goodput",
-                detail=f"job {allocation.job_id!r} is said to reach {claimed}; where it is it reaches {right}",
+                detail=f"job {allocation.job_id!r} is said to reach {allocation.expected_goodput}; where it is it "
+                f"reaches {right}",
             )
-        if is_right:
-            _right.put(job, same, numbers, True)
+
+    # What was found right of the very job and model on the very GPUs, with the same numbers, is not computed again.
+    is_right = roll.each(
+        "goodput is right",
+        np.bool_,
+        lambda rows: (not any(faults(i, 0)) for i in rows),
+        same=(cluster, configurations),
+        beside=(*of_allocation, models, *numbers),
+    )
+    if not is_right.all():
+        place = {allocation.job_id: k for k, allocation in enumerate(plan.allocations)}
+        wrong = ((place[jobs[i].id], i) for i in np.flatnonzero(~is_right).tolist())
+        yield from (issue for k, i in sorted(wrong) for issue in faults(i, k))
 
 
 def _goodput(
     model: GoodputModel, allocation: JobAllocation, share: float, batch: int, local_batch: int, accumulation: int
 ) -> float:
-    """Throughput x efficiency with these steps before the one that synchronises; nan without a batch."""
-    if not batch:
+    """Throughput x efficiency with these steps before the one that synchronises; nan without a batch, and on a type
+    that the model does not know."""
+    profile = model.profiles.get(allocation.gpu_type)
+    if not batch or profile is None:
         return math.nan
-    profile = model.profiles[allocation.gpu_type]
     own, p = profile.parameters, scaling_parameters(model, allocation.gpu_type)
     replicas = allocation.num_gpus // profile.gpus_per_replica
     further = max(replicas - 2, 0)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from models.allocation.adaptive import AdaptiveRows, adaptive_rows
-from models.allocation.job_configurations import allowed_configurations, current_configurations
+from models.allocation.job_configurations import allowed_in, current_configurations
 from models.allocation.sia.parameters import SiaObjective, SiaParameters
 from models.allocation.sia.utility import Utilities, utilities
 from models.clock import PhaseClock
@@ -17,10 +17,13 @@ from models.performance.goodput.rounds import evaluate_round
 from models.performance.goodput.spec import GoodputTable, ThroughputTable
 from models.placement.occupancy import Occupancy, occupancy
 from models.placement.placeability import PlaceabilityRows, placeability_rows
+from models.roll import has_model, reserves, roll_of
 from models.workload import Job, Snapshot
 from solver.sense import Sense
 from stowplan.arrays import FloatVector, IntVector, Mask
 from stowplan.errors import Issue
+from stowplan.living import OfUnchanged
+from topology.cluster import Cluster
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -100,14 +103,23 @@ def sia_instance(
         return instance_of(snapshot, parameters, configurations, matrix, planned)
 
 
+# By the most GPUs of any job: what is found beside configurations is found again beside the same ones.
+_known: OfUnchanged[Cluster, ConfigurationSet] = OfUnchanged()
+
+
 def sia_configurations(snapshot: Snapshot) -> ConfigurationSet:
     """Those of the cluster that any job may have, has, or is promised."""
-    return enumerate_configurations(snapshot.cluster).up_to(_most_gpus(snapshot))
+    cluster, most = snapshot.cluster, _most_gpus(snapshot)
+    known = _known.get(cluster, (), most)
+    if known is None:
+        known = enumerate_configurations(cluster).up_to(most)
+        _known.put(cluster, (), most, known)
+    return known
 
 
 def _plan_models(snapshot: Snapshot, configurations: ConfigurationSet, matrix: GoodputMatrix) -> AdaptiveRows | None:
     """Fill the rows of jobs that have a model and no performance: throughput of the best plan, at the model's batch."""
-    rows = [i for i, job in enumerate(snapshot.jobs) if job.performance is None and job.model is not None]
+    rows = [i for i in np.flatnonzero(has_model(snapshot)).tolist() if snapshot.jobs[i].performance is None]
     if not rows:
         return None
     current = current_configurations(snapshot, configurations, occupancy(snapshot))
@@ -152,14 +164,18 @@ def _each_shape_once(snapshot: Snapshot, configurations: ConfigurationSet, curre
 
 def _wanted(snapshot: Snapshot, configurations: ConfigurationSet) -> Mask:
     """Pairs (J, C) that can matter: those within the job's bounds, and all of a job that may be pinned."""
-    may_be_pinned = np.array([not job.preemptible for job in snapshot.jobs], dtype=np.bool_)
-    return allowed_configurations(snapshot.jobs, configurations) | may_be_pinned[:, None]
+    jobs = snapshot.jobs
+    may_be_pinned = roll_of(snapshot).each("may stay", np.bool_, lambda rows: (not jobs[k].preemptible for k in rows))
+    return np.asarray(allowed_in(snapshot, configurations) | may_be_pinned[:, None])
 
 
 def _most_gpus(snapshot: Snapshot) -> int:
     """The most GPUs that any job may have, has, or is promised: larger configurations need no evaluation."""
-    all_gpus = snapshot.cluster.num_gpus
-    return max((_most_gpus_of(job, all_gpus) for job in snapshot.jobs), default=0)
+    all_gpus, jobs = snapshot.cluster.num_gpus, snapshot.jobs
+    most = roll_of(snapshot).each(
+        "most gpus", np.int64, lambda rows: (_most_gpus_of(jobs[k], all_gpus) for k in rows), equal=all_gpus
+    )
+    return int(most.max(initial=0))
 
 
 def _most_gpus_of(job: Job, all_gpus: int) -> int:
@@ -186,8 +202,7 @@ def instance_of(
     rows = placeability_rows(snapshot.cluster.nodes, num_free, configurations)
     utility = utilities(snapshot, parameters, configurations, matrix.goodput, taken, rows.fits_alone())
     pair_jobs, pair_configurations = np.nonzero(utility.offered)
-    is_pinned = np.array([job.id in taken.pinned for job in snapshot.jobs], dtype=np.bool_)
-    reserves = np.array([job.reservation is not None for job in snapshot.jobs], dtype=np.bool_)
+    is_pinned = taken.is_pinned(snapshot.jobs)
     return SiaInstance(
         snapshot=snapshot,
         parameters=parameters,
@@ -201,7 +216,7 @@ def instance_of(
         pair_configurations=pair_configurations,
         pinned=np.flatnonzero(is_pinned),
         planned=np.flatnonzero(~is_pinned),
-        reserved=np.flatnonzero(reserves & ~is_pinned),
+        reserved=np.flatnonzero(reserves(snapshot) & ~is_pinned),
         plans={} if planned is None else planned.plans,
         unfit={} if planned is None else planned.unfit,
         warnings=() if planned is None else tuple(planned.warnings.values()),

@@ -46,11 +46,12 @@ def _smallest_pairs(instance: SiaInstance) -> IntVector:
     value = instance.utility.value[instance.pair_jobs, instance.pair_configurations]
     gain = instance.penalty[instance.pair_jobs] - instance.sense.sign * value
     # Pairs are ordered by job.
-    first, size = np.unique(instance.pair_jobs, return_index=True, return_counts=True)[1:]
+    first = np.flatnonzero(np.diff(instance.pair_jobs, prepend=-1))
+    size = np.diff(first, append=instance.pair_jobs.size)
     smallest = num_gpus == np.repeat(np.minimum.reduceat(num_gpus, first), size)
     gain_if_smallest = np.where(smallest, gain, -np.inf)
     best = np.flatnonzero(gain_if_smallest == np.repeat(np.maximum.reduceat(gain_if_smallest, first), size))
-    pairs = best[np.unique(instance.pair_jobs[best], return_index=True)[1]]
+    pairs = best[np.flatnonzero(np.diff(instance.pair_jobs[best], prepend=-1))]
     pairs = pairs[gain[pairs] > 0]
     return np.asarray(pairs[np.argsort(-gain[pairs] / num_gpus[pairs], kind="stable")])
 

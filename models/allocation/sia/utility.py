@@ -34,14 +34,16 @@ With `given_costs` the goodput tables hold costs: u_ij = w_i G_ij, no normalisat
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 import numpy as np
 
-from models.allocation.job_configurations import allowed_configurations, current_configurations, reserved_configuration
+from models.allocation.job_configurations import allowed_in, current_configurations, reserved_configuration
 from models.allocation.sia.completion import completion_values
 from models.allocation.sia.parameters import SiaObjective, SiaParameters
 from models.configurations import ConfigurationSet
 from models.placement.occupancy import Occupancy
+from models.roll import reserves, roll_of
 from models.workload import Job, Snapshot
 from stowplan.arrays import FloatMatrix, FloatVector, IntVector, Mask
 from stowplan.errors import InputError
@@ -49,6 +51,7 @@ from stowplan.errors import InputError
 _RESTART_FLOOR = 0.01
 # Beyond this a coefficient swamps the others in double precision, and HiGHS soon reads it as infinite.
 _LARGEST_UTILITY = 1e12
+_numbers_of = attrgetter("weight", "age_s", "num_restarts", "restart_cost_s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -82,18 +85,26 @@ def utilities(
     """
     jobs = snapshot.jobs
     current = current_configurations(snapshot, configurations, taken)
-    runnable = allowed_configurations(jobs, configurations)
-    staying = np.array([job.id in taken.pinned for job in jobs], dtype=np.bool_) & (current >= 0)
-    runnable[staying, current[staying]] = True
-    runnable &= goodput > 0
+    allowed = allowed_in(snapshot, configurations)
+    staying = taken.is_pinned(jobs) & (current >= 0)
+    if staying.any():
+        allowed = allowed.copy()
+        allowed[staying, current[staying]] = True
+    runnable = allowed & (goodput > 0)
     runs = np.array([job.id in taken.running for job in jobs], dtype=np.bool_)
-    factor = np.where(runs, _change_factors(jobs, parameters), 1.0)
-    value = _value(jobs, parameters, configurations, goodput, runnable, current, factor, runs)
+    numbers = roll_of(snapshot).each(
+        "numbers", np.float64, lambda rows: np.array([_numbers_of(jobs[k]) for k in rows]).reshape(-1, 4)
+    )
+    weight, age_s, num_restarts, restart_cost_s = numbers.T
+    factor = np.where(runs, restart_factors(age_s, num_restarts, parameters.restart_price * restart_cost_s), 1.0)
+    value = _value(jobs, weight, parameters, configurations, goodput, runnable, current, factor, runs)
+    # A reservation is asked for even where it does not fit the free GPUs.
+    fits = reserves(snapshot)[:, None] | fits_alone
     return Utilities(
         runnable=runnable,
-        offered=_offered(jobs, parameters, configurations, runnable, taken) & _fits(jobs, fits_alone),
+        offered=_offered(snapshot, parameters, configurations, runnable, taken) & fits,
         value=value,
-        penalty=_penalty(jobs, parameters, factor, value),
+        penalty=_penalty(jobs, weight, parameters, factor, value),
         current=current,
     )
 
@@ -111,42 +122,34 @@ def is_too_old(job: Job, parameters: SiaParameters) -> bool:
     return parameters.objective is SiaObjective.COMPLETION_TIME and longest_s is not None and job.age_s >= longest_s
 
 
-def _change_factors(jobs: Sequence[Job], parameters: SiaParameters) -> FloatVector:
-    """r_i (J,)."""
-    return restart_factors(
-        np.array([job.age_s for job in jobs], dtype=np.float64),
-        np.array([job.num_restarts for job in jobs], dtype=np.float64),
-        parameters.restart_price * np.array([job.restart_cost_s for job in jobs], dtype=np.float64),
-    )
-
-
-def _penalty(jobs: Sequence[Job], parameters: SiaParameters, factor: FloatVector, value: FloatMatrix) -> FloatVector:
+def _penalty(
+    jobs: Sequence[Job], weight: FloatVector, parameters: SiaParameters, factor: FloatVector, value: FloatMatrix
+) -> FloatVector:
     """lambda_i (J,)."""
     if parameters.objective is SiaObjective.COMPLETION_TIME:
         too_old = np.array([is_too_old(job, parameters) for job in jobs], dtype=np.float64)
         return too_old * (1.0 + float(value.max(axis=1, initial=0.0).sum()))
-    penalty = parameters.queue_penalty * np.array([job.weight for job in jobs], dtype=np.float64)
+    penalty = parameters.queue_penalty * weight
     if parameters.price_suspension and parameters.objective is SiaObjective.GOODPUT:
         penalty *= factor ** -abs(parameters.fairness_power)
     return np.asarray(penalty)
 
 
 def _offered(
-    jobs: Sequence[Job],
+    snapshot: Snapshot,
     parameters: SiaParameters,
     configurations: ConfigurationSet,
     runnable: Mask,
     taken: Occupancy,
 ) -> Mask:
     """Runnable configurations after doubling and reservations, none for pinned jobs."""
-    offered = runnable.copy()
+    offered, jobs = runnable.copy(), snapshot.jobs
     if parameters.double_at_most:
         offered &= configurations.num_gpus <= _growth_limits(jobs, configurations, runnable, taken)
-    for i, job in enumerate(jobs):
-        if job.id in taken.pinned:
-            offered[i] = False
-        elif job.reservation is not None:
-            offered[i] = runnable[i] & reserved_configuration(job.reservation, configurations)
+    for i in np.flatnonzero(reserves(snapshot)).tolist():
+        if reservation := jobs[i].reservation:
+            offered[i] = runnable[i] & reserved_configuration(reservation, configurations)
+    offered[taken.is_pinned(jobs)] = False
     return offered
 
 
@@ -163,14 +166,9 @@ def _growth_limits(
     return np.asarray(np.maximum(smallest, 2.0 * np.array(running, dtype=np.float64)[:, None]))
 
 
-def _fits(jobs: Sequence[Job], fits_alone: Mask) -> Mask:
-    """Configurations (J, C) that fit the free GPUs; a reservation is asked for even where it does not."""
-    reserved = np.array([job.reservation is not None for job in jobs], dtype=np.bool_)
-    return np.asarray(reserved[:, None] | fits_alone)
-
-
 def _value(
     jobs: Sequence[Job],
+    weight: FloatVector,
     parameters: SiaParameters,
     configurations: ConfigurationSet,
     goodput: FloatMatrix,
@@ -180,7 +178,7 @@ def _value(
     runs: Mask,
 ) -> FloatMatrix:
     """Weighted utility u_ij, 0 where not runnable."""
-    weight = np.array([job.weight for job in jobs], dtype=np.float64)[:, None]
+    weight = weight[:, None]
     if parameters.objective is SiaObjective.GIVEN_COSTS:
         return _checked(np.where(runnable, weight * goodput, 0.0))
     smallest_goodput = np.where(runnable, goodput, np.inf).min(axis=1, initial=np.inf)[:, None]

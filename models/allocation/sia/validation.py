@@ -4,7 +4,7 @@ More forced demand than there are GPUs is no fault of the input: the problem is 
 which rows exclude each other.
 """
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Set
 
 import numpy as np
 
@@ -18,15 +18,12 @@ from models.performance.goodput.matrix import evaluate
 from models.performance.goodput.sharing import sharing_issues, with_shared_observations
 from models.performance.goodput.spec import GoodputTable
 from models.placement.occupancy import Occupancy, occupancy
+from models.roll import reserves, roll_of
 from models.wording import counted
 from models.workload import Adaptivity, Job, Reservation, Snapshot
 from stowplan.arrays import Mask
 from stowplan.errors import InputError, Issue, Severity
-from stowplan.living import OfUnchanged
 from topology.cluster import NodeState
-
-# Jobs that were found to have no fault on a cluster, by the objective.
-_faultless: OfUnchanged[Job, bool] = OfUnchanged()
 
 
 def policy_issues(snapshot: Snapshot, parameters: SiaParameters) -> list[Issue]:
@@ -36,32 +33,37 @@ def policy_issues(snapshot: Snapshot, parameters: SiaParameters) -> list[Issue]:
 
 def goodput_policy_issues(snapshot: Snapshot, parameters: SiaParameters, policy: str) -> list[Issue]:
     """What `policy_issues` says, of a policy that asks for what Sia asks for; `policy`: its name in sentences."""
-    taken = occupancy(snapshot)
+    jobs, roll, taken = snapshot.jobs, roll_of(snapshot), occupancy(snapshot)
     configurations = enumerate_configurations(snapshot.cluster)
     gpu_types = {kind.name for kind in snapshot.cluster.gpu_types}
-    shared = with_shared_observations(snapshot.jobs)
-    issues = list(sharing_issues(shared))
-    same, objective = (snapshot.cluster,), parameters.objective
-    faults = [
-        []
-        if _faultless.get(job, same, objective)
-        else _job_issues(k, snapshot, parameters, taken, configurations, gpu_types, policy)
-        for k, job in enumerate(snapshot.jobs)
-    ]
+    shared = with_shared_observations(jobs)
+    issues = list(sharing_issues(shared)) if shared is not jobs else []
+
+    def issues_of(k: int) -> list[Issue]:
+        return _job_issues(k, snapshot, parameters, taken, configurations, gpu_types, policy)
+
+    is_faulty = roll.each(
+        "is faulty",
+        np.bool_,
+        lambda rows: (bool(issues_of(k)) for k in rows),
+        same=(snapshot.cluster,),
+        equal=(policy, parameters.objective),
+    )
+    faults = {k: issues_of(k) for k in np.flatnonzero(is_faulty).tolist()}
     # Performance is asked only where it is known to be sound.
     asked = {
-        k: job.reservation
-        for k, job in enumerate(shared)
-        if job.reservation and job.performance and not faults[k] and job.id not in taken.pinned
+        k: reservation
+        for k in np.flatnonzero(reserves(snapshot) & ~is_faulty).tolist()
+        if (reservation := jobs[k].reservation) and jobs[k].performance and jobs[k].id not in taken.pinned
     }
     for k in _cannot_run({k: (shared[k], reservation) for k, reservation in asked.items()}, configurations):
-        faults[k].append(_reservation_cannot_run(k, shared[k], asked[k]))
+        faults[k] = [_reservation_cannot_run(k, shared[k], asked[k])]
     takes_work = all(node.state is NodeState.UP for node in snapshot.cluster.nodes)
-    for k, job in enumerate(snapshot.jobs):
-        issues += faults[k]
-        if not takes_work and job.id in taken.running:
-            issues += _placement_warnings(f"/jobs/{k}", job, snapshot, taken)
-    return [*issues, *_remaining_warnings(snapshot.jobs, parameters)]
+    for k in sorted(faults) if takes_work else range(len(jobs)):
+        issues += faults.get(k, ())
+        if not takes_work and jobs[k].id in taken.running:
+            issues += _placement_warnings(f"/jobs/{k}", jobs[k], snapshot, taken)
+    return [*issues, *_remaining_warnings(snapshot, parameters)]
 
 
 def _job_issues(
@@ -81,8 +83,6 @@ def _job_issues(
     faults += bound_issues(pointer, job)
     if job.reservation is not None:
         faults += _reservation_issues(pointer, job, job.reservation, snapshot, taken, configurations)
-    if not faults:
-        _faultless.put(job, (snapshot.cluster,), parameters.objective, True)
     return faults
 
 
@@ -105,10 +105,14 @@ def _performance_issues(
         )
 
 
-def _remaining_warnings(jobs: Sequence[Job], parameters: SiaParameters) -> Iterator[Issue]:
+def _remaining_warnings(snapshot: Snapshot, parameters: SiaParameters) -> Iterator[Issue]:
     """What is said of how much is left of jobs and is not used, or used and not said: once, at the first job."""
-    said = [k for k, job in enumerate(jobs) if job.remaining_iterations is not None]
-    unknown = [k for k, job in enumerate(jobs) if remaining_samples(job) is None]
+    jobs, roll = snapshot.jobs, roll_of(snapshot)
+    says = roll.each(
+        "says what is left", np.bool_, lambda rows: (jobs[k].remaining_iterations is not None for k in rows)
+    )
+    lacks = roll.each("lacks work", np.bool_, lambda rows: (remaining_samples(jobs[k]) is None for k in rows))
+    said, unknown = np.flatnonzero(says).tolist(), np.flatnonzero(lacks).tolist()
     if parameters.objective is not SiaObjective.COMPLETION_TIME and said:
         yield Issue(
             code="ignored_field",

@@ -138,9 +138,11 @@ def placed(
 
 
 def _fill_tables(matrix: GoodputMatrix, jobs: Sequence[Job], configurations: ConfigurationSet) -> None:
-    lookup = TableLookup(configurations)
     throughputs = {j: job.performance for j, job in enumerate(jobs) if isinstance(job.performance, ThroughputTable)}
     goodputs = {j: job.performance for j, job in enumerate(jobs) if isinstance(job.performance, GoodputTable)}
+    if not (throughputs or goodputs):
+        return
+    lookup = TableLookup(configurations)
     for tables in (throughputs, goodputs):
         rows = np.array(list(tables), dtype=np.int64)
         lookup.fill(matrix.goodput, rows, (table.entries for table in tables.values()))

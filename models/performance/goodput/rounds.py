@@ -72,7 +72,7 @@ def evaluate_round(jobs: Sequence[Job], configurations: ConfigurationSet, wanted
     has_model = np.zeros(len(jobs), dtype=np.bool_)
     has_model[list(matrix.models)] = True
     now = _Round(
-        jobs=shared,
+        jobs=tuple(shared),
         row_of={job.id: j for j, job in enumerate(shared)},
         configurations=configurations,
         matrix=matrix,

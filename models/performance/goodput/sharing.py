@@ -12,12 +12,15 @@ from models.workload import Job
 from stowplan.errors import Issue
 
 
-def with_shared_observations(jobs: Sequence[Job]) -> list[Job]:
+def with_shared_observations(jobs: Sequence[Job]) -> Sequence[Job]:
     """The jobs, each with the observations of its application: its own largest batches and replicas come first."""
+    observed = [known for job in jobs if isinstance(known := job.performance, GoodputObservations)]
     pools: dict[str, list[GoodputObservations]] = {}
-    for job in jobs:
-        if isinstance(job.performance, GoodputObservations) and job.performance.shared_with is not None:
-            pools.setdefault(job.performance.shared_with, []).append(job.performance)
+    for known in observed:
+        if known.shared_with is not None:
+            pools.setdefault(known.shared_with, []).append(known)
+    if not pools:
+        return jobs
     pooled = {name: _pooled(members) for name, members in pools.items()}
     return [_with_pool(job, pooled) for job in jobs]
 

@@ -18,6 +18,7 @@ from api.reading import packed
 from api.reading.packed import key_of
 from api.reading.readers import Readers
 from api.reading.texts import Lacking, RequestText, WantedForecasts
+from api.store import texts
 from api.store.texts import Body, deflated
 from api.workers import reader_pool
 from models.forecast.known import KnownJob
@@ -266,7 +267,7 @@ def test_parts_are_stored_as_the_whole_would_be_and_compressed_once(monkeypatch:
         sizes.append(len(data))
         return deflated(data)
 
-    monkeypatch.setattr(packed, "deflated", watched)
+    monkeypatch.setattr(texts, "deflated", watched)
     stored, compressed = base.input.snapshot, []
     older: list[Json] = [{"jobs": {"j40": {"age_s": k}}} for k in (1, 2)]
     for round_, said in enumerate([*older, {"remove_jobs": [f"j{k}" for k in range(100)]}]):

@@ -5,7 +5,7 @@ import zlib
 import pytest
 
 from api.store import texts
-from api.store.texts import Body, deflated
+from api.store.texts import Body, Part, deflated
 
 
 class ShortOfMemory:
@@ -32,7 +32,14 @@ def test_what_could_not_be_compressed_is_in_no_other_text(monkeypatch: pytest.Mo
     with pytest.raises(MemoryError):
         deflated(b"another client's")
     assert [deflated(part) for part in parts] == before
-    assert Body.of_parts(before, b"".join(parts)).text == "mine and mine"
+
+
+@pytest.mark.parametrize("num_parts", [0, 1, 2, 40])
+def test_a_text_of_parts_is_that_of_the_whole(num_parts: int) -> None:
+    raw = [bytes([127 - k]) * (700 * k % 9001) for k in range(num_parts)]
+    whole, of_parts = Body.of(b"".join(raw).decode()), Body.of_parts(map(Part.of, raw))
+    # Decompressing compares the checksum.
+    assert (of_parts.hash, of_parts.num_bytes, of_parts.text) == (whole.hash, whole.num_bytes, whole.text)
 
 
 def test_a_stream_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:

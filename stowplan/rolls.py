@@ -1,0 +1,145 @@
+"""What was found of each of a sequence of records, as arrays, carried over to the next sequence that has most of them.
+
+Rounds that follow one another have nearly all of their records in common. What is found of a record alone, or of it
+beside something that is as it was, is found once: the round after takes it by position, and looks at no other record
+than those that are new. Records are told apart by identity, and do not change.
+"""
+
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import repeat
+from operator import is_
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from stowplan.arrays import IntVector, Mask
+from stowplan.living import Living, OfLiving
+
+K = TypeVar("K")
+O = TypeVar("O", bound=Living)  # noqa: E741 - owner
+# Clusters that are planned in turns; so many records tell which sequence another one goes on from.
+_RECENT = 4
+_SAMPLE = 32
+
+Find = Callable[[list[int]], Iterable[Any]]
+"""Values of the records at these positions."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Found:
+    """`values` (n, ...), found beside the very objects `same`, what is `equal`, and of each record what is `beside`."""
+
+    values: NDArray[Any]
+    same: tuple[object, ...]
+    equal: object
+    beside: tuple[NDArray[Any], ...]
+    marks: tuple[NDArray[Any], ...]
+
+    def goes_with(self, same: tuple[object, ...], equal: object, beside: tuple[NDArray[Any], ...]) -> bool:
+        return (
+            len(self.same) == len(same)
+            and all(map(is_, self.same, same))
+            and self.equal == equal
+            and len(self.beside) == len(beside)
+        )
+
+
+class Roll(Generic[K]):
+    """A sequence of n records, and what was found of each by name. `before`: what there is to be taken over from."""
+
+    def __init__(self, things: Sequence[K], before: "Roll[K] | None" = None) -> None:
+        self.things = things
+        self._place = dict(zip(map(id, things), range(len(things)), strict=True))
+        self._found: dict[str, _Found] = {}
+        self._before = before
+        self._rows: IntVector = np.zeros(0, dtype=np.int64)
+        if before is not None:
+            self._rows = np.fromiter(map(before._place.get, map(id, things), repeat(-1)), np.int64, len(things))
+            # Else all that ever were would stay.
+            before._before = None
+
+    def num_in(self, things: Sequence[K]) -> int:
+        """How many of these records are in the sequence."""
+        return sum([id(thing) in self._place for thing in things])
+
+    def each(
+        self,
+        name: str,
+        kind: DTypeLike,
+        find: Find,
+        *,
+        same: tuple[object, ...] = (),
+        equal: object = None,
+        beside: tuple[NDArray[Any], ...] = (),
+    ) -> NDArray[Any]:
+        """What `find` gives for each record: (n,) of the type `kind`, or (n, ...) where it gives an array; read-only.
+
+        It must be a function of the record, of the objects `same`, of what is `equal`, and of the record's elements of
+        the arrays `beside` (n,), which are compared by identity where they are objects. It is asked for those records
+        alone for which none of that is as it was.
+        """
+        marks = tuple(_marks(array) for array in beside)
+        known, rows, before = self._found.get(name), None, self._before
+        if known is None and before is not None:
+            known, rows = before._found.get(name), self._rows
+        if known is None or not known.goes_with(same, equal, beside):
+            values = _values(find(list(range(len(self.things)))), kind, len(self.things))
+        else:
+            is_new = _is_new(known, rows, marks)
+            if rows is None and not is_new.any():
+                return known.values
+            values = known.values.copy() if rows is None else known.values[rows]
+            new = np.flatnonzero(is_new)
+            if new.size:
+                values[new] = _values(find(new.tolist()), kind, new.size)
+        values.setflags(write=False)
+        self._found[name] = _Found(values=values, same=same, equal=equal, beside=beside, marks=marks)
+        return values
+
+
+def objects(things: Iterable[object], count: int) -> NDArray[Any]:
+    """An array (count,) of objects, be they sequences or not."""
+    return np.fromiter(things, dtype=np.object_, count=count)
+
+
+def _marks(array: NDArray[Any]) -> NDArray[Any]:
+    """What tells elements apart."""
+    return np.fromiter(map(id, array.tolist()), np.int64, array.size) if array.dtype == np.object_ else array
+
+
+def _values(found: Iterable[Any], kind: DTypeLike, count: int) -> NDArray[Any]:
+    return found.copy() if isinstance(found, np.ndarray) else np.fromiter(found, dtype=kind, count=count)
+
+
+def _is_new(known: _Found, rows: IntVector | None, marks: tuple[NDArray[Any], ...]) -> Mask:
+    """Whether each record was not there, or beside something else."""
+    is_new: Mask = np.zeros(len(known.values), dtype=np.bool_) if rows is None else rows < 0
+    for before, now in zip(known.marks, marks, strict=True):
+        is_new = is_new | ((before if rows is None else before[rows]) != now)
+    return is_new
+
+
+class Rolls(Generic[O, K]):
+    """Rolls of the sequences that objects have, which go with them."""
+
+    def __init__(self) -> None:
+        self._of: OfLiving[O, Roll[K]] = OfLiving()
+        self._recent: deque[weakref.ref[Roll[K]]] = deque(maxlen=_RECENT)
+
+    def of(self, owner: O, things: Sequence[K]) -> Roll[K]:
+        """The roll of the sequence of `owner`, which does not change; it goes on from the recent one that is most
+        alike."""
+        known = self._of.get(owner)
+        if known is None:
+            sample = things[:: max(1, len(things) // _SAMPLE)]
+            recent = [roll for each in tuple(self._recent) if (roll := each()) is not None]
+            alike = [(roll.num_in(sample), roll) for roll in recent]
+            most, best = max(alike, key=lambda counted: counted[0], default=(0, None))
+            known = Roll(things, best if most else None)
+            self._of.put(owner, known)
+            self._recent.appendleft(weakref.ref(known))
+        return known

@@ -1,0 +1,95 @@
+"""Checks that a round takes over from the one before let nothing pass that they would find if they were made anew."""
+
+import pickle
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from benchmarks.workloads.generators import SiaSize, sia_snapshot
+from models.allocation.sia.formulation import SiaFormulation, formulate_sia
+from models.allocation.sia.parameters import SiaParameters
+from models.clock import PhaseClock
+from models.plan import Plan
+from models.workload import Job, NodeGpus, Snapshot
+from tests.models.allocation.sia.instances import solve
+
+PARAMETERS = SiaParameters()
+
+
+def planned(snapshot: Snapshot) -> tuple[SiaFormulation, Plan, float]:
+    model = formulate_sia(snapshot, PARAMETERS, PhaseClock())
+    result = solve(model)
+    assert result.incumbent is not None
+    assert result.objective is not None
+    return model, model.extract(result.incumbent, PhaseClock()), result.objective
+
+
+def later(snapshot: Snapshot, plan: Plan, rng: random.Random) -> Snapshot:
+    """Jobs run where the plan has them, and two of them are older; of the others the objects are the same."""
+    given = {each.job_id: each.gpus for each in plan.allocations}
+    older = rng.sample(snapshot.jobs, 2)
+
+    def job(before: Job) -> Job:
+        if before in older:
+            return replace(before, age_s=before.age_s + 60.0, current=given.get(before.id))
+        now = given.get(before.id)
+        return before if now == before.current else replace(before, current=now)
+
+    return Snapshot(cluster=snapshot.cluster, jobs=tuple(job(each) for each in snapshot.jobs))
+
+
+def spoiled(plan: Plan, objective: float, rng: random.Random) -> Iterator[tuple[Plan, float]]:
+    """The plan with one fault each: of one allocation, of several together, of the score, or of who is named."""
+    # What a table says is taken as it is.
+    one = rng.choice([k for k, each in enumerate(plan.allocations) if each.local_batch_size])
+    other = rng.choice([k for k in range(len(plan.allocations)) if k != one])
+    here, there = plan.allocations[one], plan.allocations[other]
+    part = here.gpus[0]
+    changes: list[dict[str, Any]] = [
+        {"gpus": there.gpus, "gpu_type": there.gpu_type, "num_gpus": there.num_gpus},
+        {"gpus": (NodeGpus(node="nowhere", gpus=part.gpus), *here.gpus[1:])},
+        {"gpus": (NodeGpus(node=part.node, gpus=(*part.gpus[:-1], 99)), *here.gpus[1:])},
+        {"num_gpus": here.num_gpus + 1},
+        {"gpu_type": "another"},
+        {"expected_goodput": 1.01 * (here.expected_goodput or 0.0)},
+        {"batch_size": 3 * (here.batch_size or 1)},
+        {"job_id": "a stranger"},
+        {"job_id": there.job_id},
+    ]
+
+    def with_(k: int, **fields: Any) -> Plan:
+        allocations = list(plan.allocations)
+        allocations[k] = replace(allocations[k], **fields)
+        return replace(plan, allocations=tuple(allocations))
+
+    yield from ((with_(one, **fields), objective) for fields in changes)
+    yield replace(plan, allocations=plan.allocations[1:]), objective
+    yield replace(plan, allocations=(*plan.allocations, here)), objective
+    yield replace(plan, unplaced=(*plan.unplaced, *plan.unplaced[:1])), objective
+    yield replace(plan, unplaced=plan.unplaced[1:]), objective
+    term = rng.randrange(len(plan.score))
+    wrong = replace(plan.score[term], value=plan.score[term].value * 1.001 + 1e-3)
+    yield replace(plan, score=(*plan.score[:term], wrong, *plan.score[term + 1 :])), objective
+    yield replace(plan, score=plan.score[1:]), objective
+    yield plan, objective * 1.001
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_fault_is_found_beside_all_that_was_right_the_round_before(seed: int) -> None:
+    rng = random.Random(seed)  # noqa: S311 - no secret
+    snapshot = sia_snapshot(SiaSize(num_gpus=48, num_jobs=40, num_types=2, running=0.7), seed)
+    for _ in range(3):
+        model, plan, objective = planned(snapshot)
+        assert plan.unplaced
+        assert model.violations(plan, objective) == []
+        anew = formulate_sia(pickle.loads(pickle.dumps(snapshot)), PARAMETERS, PhaseClock())  # noqa: S301 - our own
+        for wrong, claimed in spoiled(plan, objective, rng):
+            found = model.violations(wrong, claimed)
+            assert found
+            assert found == anew.violations(wrong, claimed)
+            # What was found wrong leaves nothing behind.
+            assert model.violations(plan, objective) == []
+        snapshot = later(snapshot, plan, rng)

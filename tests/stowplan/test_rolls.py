@@ -1,0 +1,112 @@
+"""What is carried over from sequence to sequence is what would be found anew."""
+
+import gc
+import random
+import weakref
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from stowplan.living import Living
+from stowplan.rolls import Roll, Rolls, objects
+
+
+@dataclass(frozen=True, slots=True)
+class Thing(Living):
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class Owner(Living):
+    things: tuple[Thing, ...]
+
+
+class Finder:
+    """Finds what it can say of things, and counts of how many it was asked."""
+
+    def __init__(self) -> None:
+        self.num_asked = 0
+
+    def of(self, roll: Roll[Thing], things: Sequence[Thing], beside: NDArray[Any], by: object, times: int) -> list[str]:
+        def find(rows: list[int]) -> Iterator[str]:
+            self.num_asked += len(rows)
+            return (f"{things[k].value}, {beside[k]}, {by}, {times}" for k in rows)
+
+        return list(roll.each("words", np.object_, find, same=(by,), equal=times, beside=(beside,)))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_sequences_that_follow_one_another_are_found_as_if_each_were_the_first(seed: int) -> None:
+    rng = random.Random(seed)  # noqa: S311 - no secret
+    rolls: Rolls[Owner, Thing] = Rolls()
+    things = tuple(Thing(k) for k in range(rng.randrange(40)))
+    others, by, times = [object() for _ in range(3)], object(), 1
+    finder = Finder()
+    owners: list[Owner] = []
+    beside = objects((rng.choice(others) for _ in things), len(things))
+    for _ in range(12):
+        owners = [*owners[-2:], Owner(things)]
+        warm = finder.of(rolls.of(owners[-1], things), things, beside, by, times)
+        assert warm == Finder().of(Roll(things), things, beside, by, times)
+        by, times = (object() if rng.random() < 0.2 else by), (times + (rng.random() < 0.2))
+        kept = [k for k in range(len(things)) if rng.random() < 0.9]
+        rng.shuffle(kept)
+        things = (*(things[k] for k in kept), *(Thing(-1) for _ in range(rng.randrange(3))))
+        whose = [rng.choice(others) if rng.random() < 0.1 else beside[k] for k in kept]
+        beside = objects([*whose, *(rng.choice(others) for _ in things[len(kept) :])], len(things))
+
+
+def test_only_what_is_new_is_looked_at() -> None:
+    rolls: Rolls[Owner, Thing] = Rolls()
+    things, by, finder = tuple(Thing(k) for k in range(100)), object(), Finder()
+    first = Owner(things)
+    numbers = np.arange(100.0)
+    finder.of(rolls.of(first, things), things, numbers, by, 1)
+    finder.of(rolls.of(first, things), things, numbers, by, 1)
+    assert finder.num_asked == 100
+    # One is gone, one is new, and of a third the number is another one; equal things are not the same.
+    numbers = np.append(numbers[1:], 7.0)
+    numbers[5] += 0.5
+    second = Owner((*things[1:], Thing(0)))
+    finder.of(rolls.of(second, second.things), second.things, numbers, by, 1)
+    assert finder.num_asked == 102
+    finder.of(rolls.of(second, second.things), second.things, numbers, by, 2)
+    assert finder.num_asked == 202
+
+
+def test_rows_of_arrays_are_carried_over_and_nobody_writes_to_them() -> None:
+    rolls: Rolls[Owner, Thing] = Rolls()
+
+    def squares(owner: Owner) -> NDArray[Any]:
+        def find(rows: list[int]) -> NDArray[Any]:
+            return np.array([(owner.things[k].value, owner.things[k].value ** 2) for k in rows]).reshape(-1, 2)
+
+        return rolls.of(owner, owner.things).each("squares", np.int64, find)
+
+    first = Owner(tuple(Thing(k) for k in range(5)))
+    second = Owner((first.things[4], Thing(9), first.things[0]))
+    assert squares(first).tolist() == [[k, k * k] for k in range(5)]
+    assert squares(second).tolist() == [[4, 16], [9, 81], [0, 0]]
+    assert squares(Owner(())).shape == (0, 2)
+    with pytest.raises(ValueError, match="read-only"):
+        squares(second)[0, 0] = 1
+
+
+def test_a_roll_goes_with_its_owner_and_no_roll_keeps_those_before_the_last() -> None:
+    rolls: Rolls[Owner, Thing] = Rolls()
+    kept = Thing(0)
+    owners = [Owner((kept, Thing(k))) for k in range(1, 5)]
+    gone = [weakref.ref(owner.things[1]) for owner in owners]
+    for owner in owners:
+        rolls.of(owner, owner.things).each("nothing", np.bool_, lambda rows: (False for _ in rows))
+    del owner, owners[:3]
+    gc.collect()
+    # The last roll takes over from the one before.
+    assert [each() is None for each in gone] == [True, True, False, False]
+    owners.clear()
+    gc.collect()
+    assert all(each() is None for each in gone)
