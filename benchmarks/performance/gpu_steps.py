@@ -1,180 +1,335 @@
-"""Steps of whole models on one GPU, measured against the performance model.
+"""Steps and memory of whole models on one GPU, measured against the performance model.
 
-    python -m benchmarks gpu-steps --gpu-type h200 [--models gpt2-350m --models gpt2-1.3b]
+    python -m benchmarks gpu-steps [--engines native --engines deepspeed]
+    python -m benchmarks gpu-steps --again          predicts the measured steps of a result anew; needs no GPU
 
-Each model is trained for some steps by `executor.trainer` on one GPU, in bf16 with fused Adam. Measured are the median
-step time without the first steps and the peak of allocated memory; predicted are both from data sheets, and the step
-time after inverting a run with another micro-batch. Needs the executor extra and a GPU.
+Models of the catalogue, the large ones with fewer of their layers, are trained for some steps in bf16, over widths,
+lengths of sequences, micro-batches and checkpointing, by the executor's engines. Measured are the median step and the
+peak of allocated memory behind the first steps. Predicted are both from data sheets and priors, which were fitted to
+other steps; then by factors that the other half of the steps of that engine told (`plan_calibration`), and by
+coefficients of a step of the same model with another micro-batch (`inversion`), as deployments calibrate themselves.
+Needs the executor extra and a GPU.
 """
 
 import json
+import os
+import shutil
 import statistics
+import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import typer
 
 from benchmarks.paths import RESULTS
-from benchmarks.rows import command_line
-from benchmarks.suite.machine import environment
-from executor.bundle import write_bundle
-from executor.deployment import Deployment, LaunchOptions, TrainingOptions
+from benchmarks.rows import Row, command_line, show
 from executor.extra import missing_extra
-from executor.launch.base import RunState
-from executor.launch.local import LocalBackend, free_port
-from executor.metrics import StepMetrics, metrics_path, read_metrics
+from executor.launch.local import free_port
+from executor.metrics import metrics_path, read_metrics
+from executor.training_job import TrainingJob, write_training_job
+from executor.training_layout import StageLayout
+from executor.training_options import EngineName
 from models.catalogue import find_model
 from models.parallel_plan import ParallelPlan, symmetric_plan
+from models.performance.iteration.adjustment import Adjustment
 from models.performance.iteration.coefficients import Calibration
 from models.performance.iteration.inversion import invert
 from models.performance.iteration.measurement import Measurement
 from models.performance.iteration.model import PerformanceModel
 from models.performance.iteration.modelling import virtual_model
-from models.transformer import Precision, Transformer
+from models.performance.iteration.plan_calibration import MeasuredTime, Prediction, calibrate_plans
+from models.software import Software
+from models.transformer import Checkpointing, Precision, Transformer
 from stowplan.errors import InputError
+from stowplan.records import from_document
 from topology.gpu_catalogue import find_product, gpu_type_of
 
-_STEPS, _SETTLED = 25, 5
-_LIMIT_S = 900.0
-_GLOBAL_BATCH = 32
+_FILE = RESULTS / "gpu_steps.json"
+_STEPS, _SETTLED, _MICRO_BATCHES = 8, 3, 4
+# Of `gpu_rank`, which loads torch.
+_FAULT = "fault.txt"
+_NONE, _SELECTIVE, _FULL = Checkpointing.NONE, Checkpointing.SELECTIVE, Checkpointing.FULL
+# What plans for an engine are made for.
+_SOFTWARE = {EngineName.NATIVE: Software.TORCH_EAGER, EngineName.DEEPSPEED: Software.DEEPSPEED}
+# Model, its layers, tokens of a sequence, sequences of a micro-batch, checkpointing.
+_Shape = tuple[str, int, int, int, Checkpointing]
+_SOME: tuple[_Shape, ...] = (
+    ("gpt2-350m", 24, 1024, 2, _NONE),
+    ("gpt2-350m", 24, 1024, 8, _NONE),
+    ("gpt2-1.3b", 24, 1024, 1, _NONE),
+    ("gpt2-1.3b", 24, 1024, 4, _NONE),
+    ("gpt2-1.3b", 24, 1024, 8, _FULL),
+    ("llama3.2-1b", 16, 2048, 2, _NONE),
+    ("llama3.2-1b", 16, 8192, 1, _FULL),
+    ("llama2-7b", 8, 4096, 1, _NONE),
+    ("llama2-7b", 8, 4096, 2, _FULL),
+    ("llama2-70b", 2, 4096, 1, _NONE),
+)
+_MORE: tuple[_Shape, ...] = (
+    ("gpt2-350m", 24, 1024, 16, _FULL),
+    ("gpt2-1.3b", 24, 1024, 2, _NONE),
+    ("gpt2-1.3b", 24, 1024, 4, _SELECTIVE),
+    ("llama3.2-1b", 16, 2048, 4, _SELECTIVE),
+    ("llama3.2-1b", 16, 4096, 1, _NONE),
+    ("llama3.2-1b", 16, 8192, 1, _SELECTIVE),
+    ("llama2-7b", 8, 2048, 1, _NONE),
+    ("llama2-7b", 8, 8192, 1, _FULL),
+    ("llama3.1-8b", 4, 4096, 1, _NONE),
+    ("llama3.1-8b", 4, 8192, 1, _SELECTIVE),
+    ("llama2-70b", 2, 2048, 2, _NONE),
+    ("llama2-70b", 2, 8192, 1, _FULL),
+)
+_SHAPES: Mapping[EngineName, tuple[_Shape, ...]] = {
+    EngineName.NATIVE: (*_SOME, *_MORE),
+    EngineName.DEEPSPEED: _SOME,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One model with one micro-batch; times in seconds, memory in bytes."""
+class Case:
+    """What is trained by an engine."""
 
+    engine: EngineName
     model: str
+    num_layers: int
+    sequence_length: int
     micro_batch: int
-    measured_s: float
-    predicted_s: float
-    calibrated_s: float
-    tokens_per_s: float
-    measured_peak_bytes: int
-    predicted_peak_bytes: float
+    checkpointing: Checkpointing
+
+    @property
+    def transformer(self) -> Transformer:
+        """The model."""
+        found = find_model(
+            self.model,
+            global_batch=_MICRO_BATCHES * self.micro_batch,
+            micro_batch=self.micro_batch,
+            sequence_length=self.sequence_length,
+            precision=Precision.BF16,
+            checkpointing=self.checkpointing,
+        )
+        if not isinstance(found, Transformer):
+            raise InputError(f"{self.model} is no transformer")
+        return replace(found, name=None, num_layers=self.num_layers, software=_SOFTWARE[self.engine])
+
+    def job(self, metrics: Path) -> TrainingJob:
+        """What the rank trains."""
+        return TrainingJob(
+            model=self.transformer,
+            stages=(StageLayout(num_layers=self.num_layers, tp=1, batches=(self.micro_batch,)),),
+            num_micro_batches=_MICRO_BATCHES,
+            num_steps=_STEPS,
+            engine=self.engine,
+            metrics_folder=str(metrics),
+        )
+
+    def plan(self, gpu_type: str) -> ParallelPlan:
+        """The plan of one GPU."""
+        return symmetric_plan(
+            num_layers=self.num_layers,
+            pp=1,
+            dp=1,
+            tp=1,
+            global_batch=_MICRO_BATCHES * self.micro_batch,
+            num_micro_batches=_MICRO_BATCHES,
+            gpu_type=gpu_type,
+            gpus=(("0", 0),),
+        )
 
 
-def measure(model: Transformer, micro_batch: int, gpu_type: str) -> tuple[ParallelPlan, list[StepMetrics]]:
-    """Train on one GPU; the settled steps.
-
-    Raises
-    ------
-    InputError
-        When the run does not end well.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """A case as it was measured: seconds of a step and of its parts, medians; `spread`: of the steps, longest less
+    shortest over the median. `peak_bytes`: allocated by tensors. `fault`: why there is nothing.
     """
-    plan = one_gpu(model, micro_batch, gpu_type)
-    deployment = Deployment(
-        name="gpu-step",
-        model=replace(model, micro_batch=micro_batch),
-        plan=plan,
-        training=TrainingOptions(num_steps=_STEPS, checkpoint_interval=0),
-        launch=LaunchOptions(python=sys.executable, master_port=free_port() % 60_000 + 1_024),
+
+    case: Case
+    step_s: float | None = None
+    spread: float | None = None
+    forward_s: float | None = None
+    backward_s: float | None = None
+    optimizer_s: float | None = None
+    peak_bytes: int | None = None
+    fault: str | None = None
+
+
+def measure(engine: EngineName) -> Iterator[Measured]:
+    """Train the cases of an engine, one after another."""
+    cases = [
+        Case(
+            engine=engine,
+            model=model,
+            num_layers=num_layers,
+            sequence_length=length,
+            micro_batch=micro_batch,
+            checkpointing=checkpointing,
+        )
+        for model, num_layers, length, micro_batch, checkpointing in _SHAPES[engine]
+    ]
+    with tempfile.TemporaryDirectory() as name:
+        folder, files = Path(name), []
+        for k, case in enumerate(cases):
+            files.append(folder / f"{k}.json")
+            write_training_job(case.job(folder / str(k)), files[-1])
+        place = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1"}
+        variables = os.environ | place | {"MASTER_PORT": str(free_port()), "DS_ACCELERATOR": "cuda"}
+        # To look whether there is a GPU must not begin to use it, which forked processes could not go on with.
+        variables |= {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
+        command = [sys.executable, "-m", "benchmarks.performance.gpu_rank", *map(str, files)]
+        subprocess.run(command, env=variables, check=False)
+        for k, case in enumerate(cases):
+            yield _measured(case, folder / str(k))
+
+
+def _measured(case: Case, folder: Path) -> Measured:
+    path = metrics_path(folder, 0)
+    steps = list(read_metrics(path))[_SETTLED:] if path.exists() else []
+    if len(steps) < _STEPS - _SETTLED:
+        fault = folder / _FAULT
+        return Measured(case=case, fault=fault.read_text().strip() if fault.exists() else "not reached")
+
+    def median(field: str) -> float:
+        return float(statistics.median(getattr(step, field) for step in steps))
+
+    times = [step.step_s for step in steps]
+    return Measured(
+        case=case,
+        step_s=median("step_s"),
+        spread=(max(times) - min(times)) / median("step_s"),
+        forward_s=median("forward_s"),
+        backward_s=median("backward_s"),
+        optimizer_s=median("optimizer_s"),
+        peak_bytes=max(step.peak_memory_bytes for step in steps),
     )
-    backend = LocalBackend()
-    with tempfile.TemporaryDirectory() as folder:
-        run = Path(folder) / "run"
-        write_bundle(deployment, run, Path(folder) / "checkpoints")
-        backend.start(run)
-        deadline = time.monotonic() + _LIMIT_S
-        while not backend.status(run).state.final and time.monotonic() < deadline:
-            time.sleep(0.5)
-        status = backend.status(run)
-        backend.stop(run)
-        if status.state is not RunState.SUCCEEDED:
-            said = " | ".join(line for rank in status.dead for line in rank.last_lines[-3:])
-            raise InputError(f"{model.name} ended as {status.state}: {status.detail} {said}")
-        return plan, list(read_metrics(metrics_path(run / "metrics", 0)))[_SETTLED:]
 
 
-def one_gpu(model: Transformer, micro_batch: int, gpu_type: str) -> ParallelPlan:
-    """The plan of one GPU."""
-    return symmetric_plan(
-        num_layers=model.num_layers,
-        pp=1,
-        dp=1,
-        tp=1,
-        global_batch=model.global_batch,
-        num_micro_batches=model.global_batch // micro_batch,
-        gpu_type=gpu_type,
-        gpus=(("0", 0),),
+def predicted(found: Sequence[Measured], gpu_type: str) -> list[Row]:
+    """A row for each case that was measured: what was, and what the model says before and after calibration."""
+    return [
+        row for engine in _SHAPES for row in _of_engine([one for one in found if one.case.engine == engine], gpu_type)
+    ]
+
+
+def _of_engine(found: Sequence[Measured], gpu_type: str) -> Iterator[Row]:
+    """Rows of one engine: every second case calibrates the others."""
+    known = [one for one in found if one.step_s is not None]
+    halves = [calibrate_plans([_time(one, gpu_type) for one in known[k::2]]) for k in (0, 1)]
+    for k, one in enumerate(known):
+        plan, (white, factors) = one.case.plan(gpu_type), (_model_of(one.case, gpu_type), halves[1 - k % 2])
+        interval = Prediction(white, factors).interval(plan)
+        like = next((other for other in known if other is not one and _are_alike(one.case, other.case)), None)
+        model = white(Adjustment())
+        yield {
+            **asdict(one.case),
+            "measured_s": one.step_s,
+            "predicted_s": model.iteration(plan).total_s,
+            "calibrated_s": interval.iteration_s,
+            "within": interval.low_s <= (one.step_s or 0.0) <= interval.high_s,
+            "inverted_s": None if like is None else _inverted(one.case, like, gpu_type),
+            "measured_bytes": one.peak_bytes,
+            "predicted_bytes": None if one.peak_bytes is None else model.memory(plan)[0].total_bytes,
+        }
+
+
+def _are_alike(a: Case, b: Case) -> bool:
+    """Whether one differs from the other in its micro-batch alone."""
+    return replace(a, micro_batch=b.micro_batch) == b
+
+
+def _model_of(case: Case, gpu_type: str) -> Callable[[Adjustment], PerformanceModel]:
+    kind = gpu_type_of(find_product(gpu_type), Precision.BF16)
+    return lambda factors: virtual_model(case.transformer, kind, 1, 1, Calibration(adjustment=factors))
+
+
+def _time(one: Measured, gpu_type: str) -> MeasuredTime:
+    return MeasuredTime(
+        plan=one.case.plan(gpu_type), iteration_s=one.step_s or 0.0, model_of=_model_of(one.case, gpu_type)
     )
 
 
-def calibration_of(model: PerformanceModel, plan: ParallelPlan, steps: list[StepMetrics]) -> Calibration:
-    """Coefficients of a run."""
-    forward, backward = (
-        statistics.median(getattr(step, name) / step.num_micro_batches for step in steps)
-        for name in ("forward_s", "backward_s")
-    )
+def _inverted(case: Case, other: Measured, gpu_type: str) -> float:
+    """Time of a case by the coefficients of another one."""
+    white = _model_of(other.case, gpu_type)(Adjustment())
     seen = Measurement(
         stage=0,
         replica=0,
-        forward_s=forward,
+        forward_s=(other.forward_s or 0.0) / _MICRO_BATCHES,
         forward_communication_s=0.0,
-        backward_s=backward,
-        optimizer_s=statistics.median(step.optimizer_s for step in steps),
+        backward_s=(other.backward_s or 0.0) / _MICRO_BATCHES,
+        optimizer_s=other.optimizer_s or 0.0,
     )
-    return invert(model.profile, plan, (seen,), model.fabric)
+    plan = other.case.plan(gpu_type)
+    known = invert(white.profile, plan, (seen,), white.fabric, curves=white.coefficients.curves)
+    kind = gpu_type_of(find_product(gpu_type), Precision.BF16)
+    return virtual_model(case.transformer, kind, 1, 1, known).iteration(case.plan(gpu_type)).total_s
 
 
-def rows(name: str, gpu_type: str, micro_batches: tuple[int, ...]) -> Iterator[Row]:
-    """Measure a model with several micro-batches; every one is predicted from the run of the one before."""
-    model = find_model(name, global_batch=_GLOBAL_BATCH, precision=Precision.BF16)
-    if not isinstance(model, Transformer):
-        raise InputError(f"{name} is no transformer")
-    kind = gpu_type_of(find_product(gpu_type), model.precision)
-    white = virtual_model(model, kind, 1, 1)
-    runs = {batch: measure(model, batch, kind.name) for batch in micro_batches}
-    for k, (batch, (plan, steps)) in enumerate(runs.items()):
-        other = runs[micro_batches[k - 1]]
-        calibrated = virtual_model(model, kind, 1, 1, calibration_of(white, *other))
-        yield Row(
-            model=name,
-            micro_batch=batch,
-            measured_s=statistics.median(step.step_s for step in steps),
-            predicted_s=white.iteration(plan).total_s,
-            calibrated_s=calibrated.iteration(plan).total_s,
-            tokens_per_s=statistics.median(step.tokens_per_s for step in steps),
-            measured_peak_bytes=max(step.peak_memory_bytes for step in steps),
-            predicted_peak_bytes=white.memory(plan)[0].total_bytes,
-        )
+def summary(rows: Sequence[Row]) -> Iterator[Row]:
+    """Errors by engine: median and largest, in percent, and how many times are within their intervals."""
+    for engine in dict.fromkeys(row["engine"] for row in rows):
+        own = [row for row in rows if row["engine"] == engine]
+        found: dict[str, object] = {"engine": engine, "rows": len(own)}
+        for name, unit in (("predicted", "s"), ("calibrated", "s"), ("inverted", "s"), ("predicted", "bytes")):
+            errors = [_error(row, name, unit) for row in own if row[f"{name}_{unit}"] is not None]
+            label = "memory" if unit == "bytes" else name
+            found |= {f"{label} median %": None, f"{label} worst %": None}
+            if errors:
+                worst = max(errors, key=abs)
+                found |= {f"{label} median %": float(np.median(np.abs(errors))), f"{label} worst %": worst}
+        yield found | {"within %": 100 * statistics.mean(bool(row["within"]) for row in own)}
 
 
-_MODELS = ["gpt2-350m", "gpt2-1.3b"]
-_MICRO_BATCHES = [2, 4]
+def _error(row: Row, name: str, unit: str) -> float:
+    """Predicted over measured, less one, in percent."""
+    expected, measured = (float(str(row[f"{key}_{unit}"])) for key in (name, "measured"))
+    return 100 * (expected / measured - 1.0)
+
+
+def _gpu() -> dict[str, str]:
+    """Which GPU this machine has, and what drives it."""
+    fields = "name", "driver_version", "memory.total"
+    command = ["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader", "--id=0"]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split(", ")
+    return dict(zip(fields, map(str.strip, said), strict=True)) | {"torch": version("torch")}
+
+
+_ENGINES = list(_SHAPES)
 
 
 def main(
-    gpu_type: Annotated[str, typer.Option(help="Product of the catalogue that this machine has.")],
-    models: Annotated[list[str], typer.Option(help="Of the catalogue; may be repeated.")] = _MODELS,
-    micro_batches: Annotated[list[int], typer.Option(help="May be repeated.")] = _MICRO_BATCHES,
-    output: Annotated[Path, typer.Option(help="Where the result goes, as JSON.")] = RESULTS / "gpu_steps.json",
+    gpu_type: Annotated[str, typer.Option(help="Product of the catalogue that this machine has.")] = "h100",
+    engines: Annotated[list[EngineName], typer.Option(help="May be repeated.")] = _ENGINES,
+    again: Annotated[bool, typer.Option("--again", help="Predict what was measured anew.")] = False,
+    output: Annotated[Path, typer.Option(help="Where the result goes, as JSON.")] = _FILE,
 ) -> None:
     """Measure steps of whole models on one GPU against the performance model."""
-    if missing := missing_extra("a step on a GPU"):
-        sys.stderr.write(f"{missing}\n")
-        raise typer.Exit(2)
-    try:
-        found = [row for name in models for row in rows(name, gpu_type, tuple(micro_batches))]
-    except InputError as error:
-        sys.stderr.write(f"{error}\n")
-        raise typer.Exit(2) from error
-    for row in found:
-        print(
-            f"{row.model} micro-batch {row.micro_batch}: {row.measured_s * 1e3:.0f} ms a step, predicted "
-            f"{row.predicted_s * 1e3:.0f}, calibrated {row.calibrated_s * 1e3:.0f}; peak "
-            f"{row.measured_peak_bytes / 1e9:.1f} GB, predicted {row.predicted_peak_bytes / 1e9:.1f}"
-        )
-    document = {
-        "command": command_line(),
-        "gpu": gpu_type,
-        "environment": asdict(environment()),
-        "steps": _STEPS,
-        "global_batch": _GLOBAL_BATCH,
-        "rows": [asdict(row) for row in found],
-    }
-    output.write_text(json.dumps(document, indent=1) + "\n")
+    if not again:
+        if missing := missing_extra("a step on a GPU"):
+            sys.exit(f"skipped: {missing}")
+        if shutil.which("nvidia-smi") is None:
+            sys.exit("skipped: this machine shows no GPU")
+        document = {
+            "command": command_line(),
+            "gpu_type": gpu_type,
+            "gpu": _gpu(),
+            "steps": _STEPS,
+            "settled": _SETTLED,
+            "micro_batches": _MICRO_BATCHES,
+            "measured": [asdict(one) for engine in engines for one in measure(engine)],
+        }
+        output.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    document = json.loads(output.read_text(encoding="utf-8"))
+    measured = [from_document(Measured, row, str(output)) for row in document["measured"]]
+    rows = predicted(measured, document["gpu_type"])
+    show("steps on one GPU", rows)
+    document |= {"summary": list(summary(rows)), "rows": rows}
+    show("errors, predicted over measured", document["summary"])
+    for one in measured:
+        if one.fault:
+            print(f"{one.case}: {one.fault}")
+    output.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")

@@ -33,6 +33,7 @@ from models.performance.iteration.architecture import profile_of
 from models.performance.iteration.fabric import flat_fabric
 from models.performance.iteration.inversion import invert
 from models.performance.iteration.measurement import Measurement
+from models.performance.iteration.whitebox import white_box
 from models.readers import is_file_name, read_model_file
 from models.software import Software
 from models.transformer import JobModel, Precision, Transformer
@@ -158,7 +159,8 @@ def stage_profile(model: Transformer, plan: ParallelPlan, device: Device, repeat
     finally:
         dist.destroy_process_group()
     machine = torch.cuda.get_device_name() if device is Device.CUDA else platform.processor() or platform.machine()
-    nodes = {node: _unknown_type(plan.stages[0].replicas[0].gpu_type) for node, _ in plan.gpus}
+    kind, profile = _unknown_type(plan.stages[0].replicas[0].gpu_type), profile_of(model)
+    fabric, curves = flat_fabric({node: kind for node, _ in plan.gpus}), white_box(profile, (kind,)).curves
     return StageProfile(
         machine=machine,
         torch_version=torch.__version__,
@@ -166,7 +168,7 @@ def stage_profile(model: Transformer, plan: ParallelPlan, device: Device, repeat
         model=model,
         plan=plan,
         measurements=measurements,
-        calibration=invert(profile_of(model), plan, measurements, flat_fabric(nodes)),
+        calibration=invert(profile, plan, measurements, fabric, curves=curves),
     )
 
 

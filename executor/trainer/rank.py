@@ -1,5 +1,6 @@
 """The life of one rank: meet the others, build, wait if told to, load the last checkpoint, train, leave."""
 
+import gc
 import importlib
 import logging
 import os
@@ -104,7 +105,9 @@ def _train(job: TrainingJob, folder: Path, pulse: Pulse, timeline: Timeline) -> 
             engine.load_checkpoint(Path(job.checkpoint_folder or ""), checkpoint)
             _logger.info("goes on behind step %d from %s", checkpoint.step, checkpoint.tag)
         elif settled.is_touched:
-            # Some of its values are those of the run before.
+            # Some of its values are those of the run before; a GPU may have no room for both.
+            del engine, state, reception
+            gc.collect()
             engine = library.build(begun, place, clock)
     progress = Progress() if checkpoint is None else checkpoint.done
     loop = Loop(engine, clock, job, place, launch[0], folder, pulse, progress)

@@ -214,31 +214,42 @@ class Vocabulary(nn.Module):
 
 
 class _SharedCrossEntropy(torch.autograd.Function):
-    """Mean cross-entropy, over labels that count, of logits whose columns are spread over the tensor ranks."""
+    """Mean cross-entropy, over labels that count, of logits whose columns are spread over the tensor ranks; `group`
+    None: one rank has all.
+
+    Of logits, the largest tensors of a pass, one copy in fp32 is kept, which becomes their gradient in place: a loss
+    has one backward pass.
+    """
 
     @staticmethod
     def forward(ctx: Any, logits: torch.Tensor, labels: torch.Tensor, first: int, group: Any) -> torch.Tensor:
-        largest = logits.amax(dim=-1)
-        dist.all_reduce(largest, op=dist.ReduceOp.MAX, group=group)
-        shares = (logits - largest.unsqueeze(-1)).exp()
+        largest = logits.amax(dim=-1).float()
+        _reduce(largest, group, dist.ReduceOp.MAX)
+        shares = torch.sub(logits, largest.unsqueeze(-1)).exp_()
         total = shares.sum(dim=-1)
-        dist.all_reduce(total, group=group)
+        _reduce(total, group)
         columns = labels - first
         elsewhere = (columns < 0) | (columns >= logits.shape[-1])
         columns = columns.masked_fill(elsewhere, 0).unsqueeze(-1)
-        hit = logits.gather(-1, columns).squeeze(-1).masked_fill(elsewhere, 0.0)
-        dist.all_reduce(hit, group=group)
+        hit = logits.gather(-1, columns).squeeze(-1).float().masked_fill(elsewhere, 0.0)
+        _reduce(hit, group)
         shares /= total.unsqueeze(-1)
         counts = (labels != IGNORED) / (labels != IGNORED).sum().clamp(min=1)
         ctx.save_for_backward(shares, columns, elsewhere, counts)
+        ctx.dtype = logits.dtype
         return ((total.log() + largest - hit) * counts).sum()
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None, None]:
         shares, columns, elsewhere, counts = ctx.saved_tensors
-        ones = torch.ones_like(columns, dtype=shares.dtype).masked_fill(elsewhere.unsqueeze(-1), 0.0)
-        difference = shares.clone().scatter_add_(-1, columns, -ones)
-        return difference * (gradient * counts).unsqueeze(-1), None, None, None
+        ones = torch.ones_like(columns, dtype=shares.dtype).masked_fill_(elsewhere.unsqueeze(-1), 0.0)
+        shares.scatter_add_(-1, columns, -ones)
+        return shares.mul_((gradient * counts).unsqueeze(-1)).to(ctx.dtype), None, None, None
+
+
+def _reduce(values: torch.Tensor, group: Any, operation: Any = dist.ReduceOp.SUM) -> None:
+    if group is not None:
+        dist.all_reduce(values, op=operation, group=group)
 
 
 class CrossEntropy:
@@ -252,12 +263,6 @@ class CrossEntropy:
 
     def __call__(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """Logits (batch, sequence, columns of this rank), labels (batch, sequence) -> mean loss, a scalar."""
-        logits = logits.float()
-        if self._context.tensor_degree == 1:
-            total = functional.cross_entropy(
-                logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORED, reduction="sum"
-            )
-            return total / (labels != IGNORED).sum().clamp(min=1)
         columns = logits.shape[-1]
         first = self._context.tensor_rank * columns
         padded = columns - max(0, min(columns, self._vocabulary_size - first))

@@ -192,8 +192,9 @@ def sum_parts(parts: Sequence[torch.Tensor], tensor_group: Any) -> None:
 def take(parameter: nn.Parameter, add: Callable[[torch.Tensor], object]) -> None:
     """Hand every gradient of a parameter to `add`, and keep none."""
 
-    def hand_on(_: torch.Tensor) -> None:
-        gradient, parameter.grad = parameter.grad, None
+    # Of its argument: a hook that knew the parameter would keep it, and with it the memory of all, for ever.
+    def hand_on(owner: torch.Tensor) -> None:
+        gradient, owner.grad = owner.grad, None
         add(gradient)
 
     parameter.register_post_accumulate_grad_hook(hand_on)

@@ -8,7 +8,7 @@ far plans of one site are off by themselves, are those of published rows (`uncer
 
 computation     of products, attention and all other operations of layers
 memory          what is moved through the memory of a GPU
-launch          starting kernels
+launch          starting kernels, on the GPU and by the host
 link, network   communication inside nodes, and between them
 overlap         what the reduction of gradients is not hidden by: k - 1 is divided by it (`priors`)
 """
@@ -109,7 +109,11 @@ def told(adjustment: Adjustment, name: str, factor: float, deviation: float) -> 
 def adjusted(known: Priors, adjustment: Adjustment) -> Priors:
     """Priors with all factors but that of computation, which is one of coefficients."""
     software = {
-        name: replace(found, overlap=1.0 + (found.overlap - 1.0) / adjustment.overlap)
+        name: replace(
+            found,
+            overlap=1.0 + (found.overlap - 1.0) / adjustment.overlap,
+            host_s=found.host_s * adjustment.launch,
+        )
         for name, found in known.software.items()
     }
     return replace(

@@ -10,7 +10,8 @@ what they cut small runs at a worse rate, which formulas of equal layers do not 
 
 Of a layer, for b samples on `tp` GPUs:
 
-    forward     its products + attention + what other operations move over the memory bandwidth + starting kernels
+    forward     its products + attention + what other operations move over the memory bandwidth + starting kernels, but
+                at least what the host needs to launch all of these
     backward    two products for each one, of which that of the weights has k = tokens; attention 2 x (2.5 x where it is
                 fused, since it is repeated); twice the memory traffic; gradients are added to those of before, 8 bytes
                 each; and the forward pass again where the layer is repeated
@@ -111,7 +112,8 @@ class Machine:
     flops_per_s: matrix products in large tiles. attention_flops_per_s: fused attention. plain_flops_per_s: products of
     attention that is not fused, and `misaligned` the part of that which heads of odd sizes reach. bytes_per_s: memory.
     traffic: how often memory is moved over what fused operations need. launch_s: starting the kernels of a layer, once
-    a pass. num_multiprocessors None: not known, then sizes make no difference to products.
+    a pass. num_multiprocessors None: not known, then sizes make no difference to products. host_s: what the host needs
+    to launch them, once a pass, while the GPU computes what was launched before.
     """
 
     flops_per_s: float
@@ -122,6 +124,7 @@ class Machine:
     traffic: float
     launch_s: float
     num_multiprocessors: int | None
+    host_s: float = 0.0
 
 
 # No slots: what is the same for all sizes is cached in the instance.
@@ -230,7 +233,10 @@ def layer_s(
     if layer.repeats_moves:
         backward = backward + moving_s
     backward = backward + weights * _ADDED_BYTES / machine.bytes_per_s
-    return forward, backward + forward if layer.repeats_layer else backward
+    if layer.repeats_layer:
+        backward = backward + forward
+    num_passes = 3.0 if layer.repeats_layer else 2.0
+    return np.maximum(forward, machine.host_s), np.maximum(backward, num_passes * machine.host_s)
 
 
 def attention_passes_s(layer: LayerKernels, machine: Machine, batch: FloatArray) -> tuple[FloatArray, FloatArray]:

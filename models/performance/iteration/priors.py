@@ -13,7 +13,9 @@ scale_loss      what every doubling of more than 8 GPUs adds to the time of an i
 [software.NAME] traffic: times the memory traffic of fused operations; attention: times the share of the family;
                 tensor_exposed: part of tensor-parallel communication that no computation hides; overlap: exponent
                 k of the gradient reduction, 1 is none; overhead_bytes: what of a GPU's memory is used beside tensors:
-                libraries, buffers of collectives, fragments
+                libraries, buffers of collectives, fragments; host_s: seconds that the host takes to launch the kernels
+                of a layer, once a pass, which no published step shows: of one host, whose GPU waited for it
+                (`python -m benchmarks gpu-steps`); 0 where nobody has measured
 """
 
 import tomllib
@@ -49,6 +51,7 @@ class SoftwarePrior:
     tensor_exposed: float
     overlap: float
     overhead_bytes: float
+    host_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

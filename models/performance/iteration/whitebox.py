@@ -120,6 +120,7 @@ def _curve(profile: ModelProfile, kind: GpuType, known: Priors) -> KernelCurve:
             traffic=software.traffic * (1.0 + converting),
             launch_s=0.0 if product is None else known.launch_s,
             num_multiprocessors=None if product is None else product.num_multiprocessors,
+            host_s=0.0 if product is None else software.host_s,
         ),
         sequence_parallel=profile.sequence_parallel,
     )

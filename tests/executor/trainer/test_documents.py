@@ -91,7 +91,26 @@ def test_labels_that_are_left_out_have_no_part_in_the_mean() -> None:
     labels[0, 1] = labels[1, 4] = IGNORED
     loss = CrossEntropy(LayerContext(), 7)
     expected = functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
-    torch.testing.assert_close(loss(logits, labels), expected)
+    found = loss(logits, labels)
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(torch.autograd.grad(found, logits), torch.autograd.grad(expected, logits))
+    half = logits.detach().bfloat16().requires_grad_()
+    kept: list[int] = []
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        kept.append(tensor.nbytes)
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        found = loss(half, labels)
+    # In fp32 once, and less than that for the labels.
+    assert sum(kept) < 2 * 4 * half.numel()
+    whole = half.detach().float().requires_grad_()
+    expected = functional.cross_entropy(whole.flatten(0, 1), labels.flatten())
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(
+        torch.autograd.grad(found, half)[0].float(), torch.autograd.grad(expected, whole)[0], atol=1e-3, rtol=1e-2
+    )
     assert loss(logits, torch.full_like(labels, IGNORED)).item() == 0.0
 
 

@@ -12,8 +12,10 @@ from executor.stage_profile import StageProfile
 from executor.trainer.profile import main, stage_profile
 from executor.training_options import Device
 from models.parallel_plan import symmetric_plan
+from models.performance.iteration.modelling import virtual_model
 from models.transformer import Precision, Transformer
 from stowplan.errors import InputError
+from topology.gpu_catalogue import find_product, gpu_type_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.training]
 
@@ -46,6 +48,18 @@ def test_every_stage_is_measured_and_gives_coefficients() -> None:
     # The activation of a micro-batch of two sequences in fp32.
     assert profile.measurements[0].output_bytes == 2 * 16 * 64 * 4
     assert profile.calibration.gpus["cpu"].compute_s > 0
+
+
+def test_a_small_micro_batch_is_predicted_as_it_was_measured() -> None:
+    """Its kernels are slow for their size: that is the model's to say, not the coefficients'."""
+    kind = gpu_type_of(find_product("h100"), "fp32")
+    plan = symmetric_plan(
+        num_layers=3, pp=1, dp=1, tp=1, global_batch=8, num_micro_batches=8, gpu_type="h100", gpus=(("0", 0),)
+    )
+    profile = stage_profile(TINY, plan, Device.CPU, repeats=1)
+    (stage,) = virtual_model(TINY, kind, 1, 1, profile.calibration).iteration(plan).stages
+    (seen,) = profile.measurements
+    assert (stage.forward_s, stage.backward_s) == pytest.approx((seen.forward_s, seen.backward_s))
 
 
 def test_the_command_writes_what_can_be_read_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

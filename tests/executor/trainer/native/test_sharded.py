@@ -1,6 +1,8 @@
 """ZeRO stages 2 and 3 train like one process, of bytes that the model of memory and of communication knows."""
 
+import gc
 import json
+import weakref
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,7 +13,7 @@ import pytest
 import torch
 
 from executor.trainer.clock import HostClock
-from executor.trainer.native.flat import Replicas
+from executor.trainer.native.flat import FlatParameters, Replicas
 from executor.trainer.native.sharded import ShardedParameters, Traffic, Turns
 from executor.training_layout import StageLayout
 from executor.training_options import Compiler
@@ -158,6 +160,18 @@ def test_a_rank_holds_and_moves_what_the_model_predicts(zero_stage: int, tmp_pat
         # Sampled where replicas communicate, which is not at the peak to the byte.
         assert states - passing < found["peak"] < (states + passing + summed) * 1.05
         assert found["all_gather_single"] + found["reduce_scatter_single"] == pytest.approx(volume, rel=0.01)
+
+
+def test_parameters_are_freed_with_what_takes_their_gradients() -> None:
+    """A rank may build its engine a second time, and a GPU has no room for two."""
+    parameter = torch.nn.Parameter(torch.ones(2, 3, dtype=torch.bfloat16))
+    flat = FlatParameters([("a", parameter)], {}, replicas=Replicas(), tensor_rank=0, dtype=torch.bfloat16)
+    (parameter * 2).sum().backward()
+    assert flat.summed.tolist() == [2.0] * 6
+    seen = weakref.ref(parameter)
+    del parameter, flat
+    gc.collect()
+    assert seen() is None
 
 
 def test_two_layers_at_most_have_their_weights(monkeypatch: pytest.MonkeyPatch) -> None:

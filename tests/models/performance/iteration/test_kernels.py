@@ -87,6 +87,15 @@ def test_launches_count_once_a_pass() -> None:
     assert tuple(a - b for a, b in zip(times(machine=slow), times(), strict=True)) == (1e9, 2e9)
 
 
+def test_a_pass_takes_what_the_host_needs_to_launch_it() -> None:
+    forward, backward = times()
+    between = replace(MACHINE, host_s=(forward + backward / 2) / 2)
+    assert times(machine=between) == (max(forward, between.host_s), max(backward, 2 * between.host_s))
+    waiting = replace(MACHINE, host_s=1e9)
+    assert times(machine=waiting) == (1e9, 2e9)
+    assert times(replace(LAYER, repeats_layer=True), waiting) == (1e9, 3e9)
+
+
 def test_sequence_parallelism_splits_what_is_replicated() -> None:
     layer = LayerKernels(products=(), replicated_bytes=40.0)
     split, whole = (layer_s(layer, MACHINE, ONE, 4 * ONE, sequence_parallel=flag)[0][0] for flag in (True, False))
