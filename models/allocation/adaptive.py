@@ -101,12 +101,20 @@ class PlacedPlans:
         self._cluster = cluster
 
     def on(
-        self, job: Job, estimate: PlanEstimate | None, gpus: Sequence[NodeGpus], known: float, *, stays: bool
+        self,
+        job: Job,
+        estimate: PlanEstimate | None,
+        gpus: Sequence[NodeGpus],
+        known: float,
+        *,
+        share: float,
+        stays: bool,
     ) -> tuple[ParallelPlan | None, float]:
         """The plan that a job runs where it `stays`, else that of the estimate; and its samples/s on these GPUs.
 
         `known`: samples/s of the configuration, which hold where the model has nothing to say: there is no plan, it
-        runs already, or the job has a performance.
+        runs already, or the job has a performance. `share`: of the inter-node bandwidth, for which the estimate was
+        made; nodes can have more between them than a class of placements asks for.
         """
         if stays and job.parallel_plan is not None:
             return job.parallel_plan, known
@@ -118,7 +126,7 @@ class PlacedPlans:
         plan = bind_plan(estimate.plan, near)
         if job.performance is not None or job.model is None:
             return plan, known
-        if not is_apart:
+        if not is_apart and share == 1.0:
             return plan, estimate.throughput
         model = trained(job.model, plan.training)
         return plan, performance_model(model, self._cluster, job.calibration, fabric).throughput(plan)

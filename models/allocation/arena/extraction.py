@@ -56,7 +56,8 @@ def _allocation(
     samples_per_s = float(instance.throughputs.samples_per_s[i, c]) if c >= 0 else 0.0
     change = change_of(instance.snapshot.cluster, instance.taken.running.get(job.id), taken)
     estimate = instance.throughputs.plans.get((i, c))
-    plan, samples_per_s = plans.on(job, estimate, gpus, samples_per_s, stays=change is Change.KEPT)
+    share = float(instance.configurations.bandwidth_fraction[c]) if c >= 0 else 1.0
+    plan, samples_per_s = plans.on(job, estimate, gpus, samples_per_s, share=share, stays=change is Change.KEPT)
     return JobAllocation(
         job_id=job.id,
         gpu_type=gpu_type_of(instance.snapshot.cluster, taken),

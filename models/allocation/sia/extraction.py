@@ -100,6 +100,7 @@ def _allocations(instance: SiaInstance, chosen: IntVector, slices: Mapping[str, 
         numbers = tuple(np.where(chosen >= 0, field[every], 0) for field in fields)
     else:
         numbers = tuple(np.zeros(len(jobs), dtype=field.dtype) for field in fields)
+    current, promised = instance.utility.current, instance.configurations.bandwidth_fraction.tolist()
 
     def made(rows: list[int]) -> Iterator[JobAllocation | None]:
         """What jobs get; nothing where they have no GPUs."""
@@ -111,7 +112,12 @@ def _allocations(instance: SiaInstance, chosen: IntVector, slices: Mapping[str, 
             job = jobs[i]
             gpus = node_gpus(taken, snapshot)
             change = change_of(cluster, before.get(job.id), taken)
-            plan, reached = plans.on(job, instance.plans.get((i, c)), gpus, goodput, stays=change is Change.KEPT)
+            stays = change is Change.KEPT
+            if stays and c != current[i] and job.parallel_plan is not None:
+                # It was chosen in another class, and goes on as it runs.
+                goodput = float(matrix.goodput[i, current[i]])
+            estimate, share = instance.plans.get((i, c)), promised[c] if c >= 0 else 1.0
+            plan, reached = plans.on(job, estimate, gpus, goodput, share=share, stays=stays)
             yield JobAllocation(
                 job_id=job.id,
                 gpu_type=gpu_type_of(cluster, taken),
