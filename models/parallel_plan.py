@@ -22,6 +22,7 @@ from models.pipeline_schedule import PipelineSchedule, in_flight, part_words, wa
 from models.transformer import Checkpointing
 from models.wording import counted, listed
 from stowplan.errors import InputError, Issue, pointer_of, raise_for_errors
+from stowplan.living import Living
 
 # (node, index on it)
 Gpu = tuple[str, int]
@@ -83,7 +84,7 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ParallelPlan:
+class ParallelPlan(Living):
     """Stages in pipeline order, and the number of micro-batches of one iteration (N_b).
 
     `virtual_stages`: parts into which the layers of every stage are cut; above 1 the pipeline is interleaved, part k of

@@ -9,9 +9,10 @@ are worth. A configuration whose nodes have but a share of the inter-node bandwi
 chosen, is planned for with that share: where groups of the plan find room inside units, it is faster than that.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 
@@ -22,14 +23,23 @@ from models.parallelism.binding import bind_plan
 from models.parallelism.legality import plan_violations
 from models.parallelism.results import PlanEstimate, Rejection, how_close
 from models.parallelism.training import trained
+from models.performance.iteration.coefficients import Calibration
 from models.performance.iteration.fabric import Fabric, fabric_of
+from models.performance.iteration.model import PerformanceModel
 from models.performance.iteration.modelling import performance_model
 from models.plan import UnplacedJob
+from models.transformer import JobModel
 from models.wording import size_of
 from models.workload import Job, NodeGpus, Snapshot
 from stowplan.arrays import FloatArray, IntVector
 from stowplan.errors import Issue, Severity
+from stowplan.living import OfUnchanged
 from topology.cluster import Cluster
+
+V = TypeVar("V")
+# Of plans that run: they stay the same round after round.
+_speeds: OfUnchanged[ParallelPlan, float] = OfUnchanged()
+_faults: OfUnchanged[ParallelPlan, Sequence[Issue]] = OfUnchanged()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -69,11 +79,10 @@ def adaptive_rows(snapshot: Snapshot, configurations: ConfigurationSet, current:
             plans[i, index[block]] = estimate
             samples_per_s[i, index[block]] = estimate.throughput
         if job.parallel_plan is not None:
-            model = trained(job.model, job.parallel_plan.training)
-            running = performance_model(model, snapshot.cluster, job.calibration)
+            same = job.model, snapshot.cluster, job.calibration
             if current[i] >= 0:
-                samples_per_s[i, current[i]] = running.throughput(job.parallel_plan)
-            if faults := plan_violations(job.parallel_plan, running):
+                samples_per_s[i, current[i]] = _of_running(job.parallel_plan, same, _speeds, _speed)
+            if faults := _of_running(job.parallel_plan, same, _faults, plan_violations):
                 warnings[i] = _not_understood(i, job.id, faults)
     return AdaptiveRows(samples_per_s=samples_per_s, plans=plans, unfit=unfit, warnings=warnings)
 
@@ -134,6 +143,25 @@ class PlacedPlans:
     @cached_property
     def _fabric(self) -> Fabric:
         return fabric_of(self._cluster)
+
+
+def _of_running(
+    plan: ParallelPlan,
+    same: tuple[JobModel, Cluster, Calibration | None],
+    known: OfUnchanged[ParallelPlan, V],
+    judge: Callable[[ParallelPlan, PerformanceModel], V],
+) -> V:
+    """What is known of a plan, or else what `judge` says of it and the model of its job."""
+    found = known.get(plan, same)
+    if found is None:
+        model, cluster, calibration = same
+        found = judge(plan, performance_model(trained(model, plan.training), cluster, calibration))
+        known.put(plan, same, None, found)
+    return found
+
+
+def _speed(plan: ParallelPlan, model: PerformanceModel) -> float:
+    return model.throughput(plan)
 
 
 def _not_understood(index: int, job_id: str, faults: Sequence[Issue]) -> Issue:

@@ -21,10 +21,12 @@ from models.pipeline_schedule import PipelineSchedule
 from models.software import FEATURES
 from models.transformer import JobModel
 from stowplan.errors import InputError
+from stowplan.living import OfLiving
 from topology.cluster import Cluster, GpuType, NodeState
 
 # Results that are remembered, one per model, GPU type, counts and calibration: some 100 kB each.
 _MAX_REMEMBERED = 512
+_sizes: OfLiving[Cluster, dict[str, int]] = OfLiving()
 # Policies ask for many plans, and often.
 _OPTIONS = GridOptions(details=False, schedules=(PipelineSchedule.ONE_F_ONE_B,))
 
@@ -69,10 +71,7 @@ def adaptive_plans(
         When a GPU type is not known or all its nodes are down, a count is below 1, or the model's description is wrong.
     """
     kinds = {kind.name: kind for kind in cluster.gpu_types}
-    sizes: dict[str, int] = {}
-    for node in cluster.nodes:
-        if node.state is not NodeState.DOWN:
-            sizes[node.gpu_type] = max(node.num_gpus, sizes.get(node.gpu_type, 0))
+    sizes = _node_sizes(cluster)
     unknown = sorted(set(counts_by_type) - set(sizes))
     if unknown:
         raise InputError(f"the cluster has no GPUs of type {unknown} that are not down; it has {sorted(sizes)}")
@@ -101,6 +100,18 @@ def adaptive_plans(
 def slowed(gpu_type: GpuType, fraction: float) -> GpuType:
     """The type with a share of its inter-node bandwidth."""
     return replace(gpu_type, inter_node_bandwidth_bytes_per_s=gpu_type.inter_node_bandwidth_bytes_per_s * fraction)
+
+
+def _node_sizes(cluster: Cluster) -> Mapping[str, int]:
+    """GPU type -> GPUs of its largest node that is not down."""
+    sizes = _sizes.get(cluster)
+    if sizes is None:
+        sizes = {}
+        for node in cluster.nodes:
+            if node.state is not NodeState.DOWN:
+                sizes[node.gpu_type] = max(node.num_gpus, sizes.get(node.gpu_type, 0))
+        _sizes.put(cluster, sizes)
+    return sizes
 
 
 def _by_fraction(

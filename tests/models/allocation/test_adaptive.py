@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from models.allocation import adaptive
 from models.allocation.adaptive import adaptive_rows
 from models.allocation.arena.parameters import ArenaParameters
 from models.allocation.buddy_blocks import buddy_blocks
@@ -72,6 +73,35 @@ def test_a_job_that_stays_keeps_its_plan() -> None:
     assert given["model"].change is Change.KEPT
     assert given["model"].parallel_plan == PLAN
     assert given["model"].expected_goodput == pytest.approx(performance_model(GPT, CLUSTER).throughput(PLAN))
+
+
+def test_a_plan_that_runs_on_is_judged_once_for_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two nodes hold a replica each; on another cluster, with a hundredth of the bandwidth, gradients take longer."""
+    gpus = tuple(NodeGpus(node=f"n{k}", gpus=(0, 1, 2, 3)) for k in range(2))
+    spread = symmetric_plan(
+        num_layers=12,
+        pp=1,
+        dp=2,
+        tp=4,
+        global_batch=32,
+        num_micro_batches=4,
+        gpu_type="gpu",
+        gpus=tuple((part.node, gpu) for part in gpus for gpu in part.gpus),
+    )
+    job = replace(MODELLED, min_gpus=8, current=gpus, parallel_plan=spread)
+    slow = replace(CLUSTER, gpu_types=(replace(KIND, inter_node_bandwidth_bytes_per_s=0.25e9),))
+    judged = []
+    monkeypatch.setattr(adaptive, "performance_model", lambda *of: judged.append(of) or performance_model(*of))
+    speeds = []
+    for cluster, num in ((CLUSTER, 2), (CLUSTER, 2), (slow, 4), (slow, 4)):
+        configurations = enumerate_configurations(cluster)
+        (c,) = np.flatnonzero(configurations.num_gpus == 8)
+        snapshot = Snapshot(cluster=cluster, jobs=(replace(job, age_s=float(len(speeds))),))
+        speeds.append(adaptive_rows(snapshot, configurations, np.array([c])).samples_per_s[0, c])
+        assert len(judged) == num
+    expected = [performance_model(GPT, cluster).throughput(spread) for cluster in (CLUSTER, slow)]
+    assert speeds == [expected[0], expected[0], expected[1], expected[1]]
+    assert speeds[0] > speeds[2]
 
 
 def test_a_running_plan_that_its_model_calls_too_large_is_kept_with_a_warning() -> None:
