@@ -145,8 +145,7 @@ def _typical(problem: ChoiceProblem) -> FloatVector:
 
 def _taken(problem: ChoiceProblem) -> FloatVector:
     """(m,) what columns take of each row on average."""
-    taken = np.bincount(problem.coupling.indices, np.abs(problem.coupling.data), problem.limit.size)
-    return np.asarray(taken / max(1, problem.cost.size))
+    return np.asarray(abs(problem.coupling).T @ np.ones(problem.cost.size) / max(1, problem.cost.size))
 
 
 def _size(problem: ChoiceProblem) -> float:

@@ -26,10 +26,10 @@ class ChoiceProblem:
     """min offset + cost x  s.t.  sum_(j in k) x_j <= copies_k (= where required), coupling' x <= limit, x integer.
 
     K classes of equal blocks over n columns, sorted by class. cost (n,); start (K+1,): class k owns columns start_k
-    to start_(k+1); copies, required (K,); coupling CSR (n, m): coefficients of a column in the m coupling rows;
-    limit (m,); rows (m,): the original row behind each limit. offset makes values those of the original problem,
-    negated when that maximises. class_of (n,): class of every column. origin: the original columns, class by class,
-    block by block; those of class k are copies_k times its size from origin_start_k (K,) on.
+    to start_(k+1); copies, required (K,); coupling CSR (n, m), to be sifted also `Factored`: coefficients of a column
+    in the m coupling rows; limit (m,); rows (m,): the original row behind each limit. offset makes values those of the
+    original problem, negated when that maximises. class_of (n,): class of every column. origin: the original columns,
+    class by class, block by block; those of class k are copies_k times its size from origin_start_k (K,) on.
     """
 
     cost: FloatVector

@@ -5,7 +5,7 @@ units take of placement classes, where there are some, then those of the tail, i
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
+from typing import cast
 
 import numpy as np
 from scipy import sparse
@@ -13,9 +13,10 @@ from scipy import sparse
 from models.allocation.constraint_group import ConstraintGroup, stacked
 from models.allocation.horizon.instance import HorizonInstance
 from models.allocation.horizon.rooms import unit_rows
+from solver.decomposition.factored import Factored
 from solver.decomposition.structure import ChoiceProblem
 from solver.problem import MatrixProblem
-from stowplan.arrays import FloatVector, IntVector, Mask
+from stowplan.arrays import FloatVector, IntVector
 
 # The largest number of a row of the tail. Solvers drop what is below 1e-9; from 2^15 on SCIP ends beside an optimum.
 _LARGEST = 2.0**10
@@ -126,9 +127,9 @@ def _plain(instance: HorizonInstance) -> tuple["sparse.csc_array", FloatVector, 
     if used.size < use.shape[1]:
         use = sparse.csr_array(use[:, used])
     width = num_pairs + present.shape[1]
-    schedules = _merged(_one_each(row_of[found.job], planned.size), _merged(_one_each(found.pair, width), use))
+    schedules = _led(row_of[found.job], planned.size, _led(found.pair, width, use))
     own = np.concatenate([np.arange(num_pairs), np.full(num_packing, -1)])
-    others = _merged(_one_each(own, num_pairs, -1.0), present)
+    others = _led(own, num_pairs, present, -1.0)
     others = sparse.csr_array(
         (others.data, others.indices + planned.size, others.indptr), shape=(own.size, schedules.shape[1])
     )
@@ -147,6 +148,11 @@ def column_costs(instance: HorizonInstance) -> FloatVector:
     return np.concatenate([instance.cost, nothing, _tail_cost(instance)])
 
 
+def value(instance: HorizonInstance, point: FloatVector) -> float:
+    """Objective of a point of the program, which need not be assembled for it."""
+    return float((column_costs(instance) * point).sum()) + instance.offset
+
+
 def packing_most(instance: HorizonInstance) -> FloatVector:
     """Upper bounds of what units take of placement classes."""
     return np.zeros(0) if instance.rooms is None else instance.rooms.most.astype(np.float64)
@@ -158,12 +164,14 @@ def relaxation(instance: HorizonInstance) -> ChoiceProblem:
     `rooms[type,tier,k]@k` and `tail[job]`, all of them. Columns of the tail are choices of their own."""
     found, num_tail = instance.schedules, instance.num_tail
     of_pair, now_limits, _ = _now_rows(instance)
-    takes = sparse.vstack([of_pair.T, sparse.csr_array((1, now_limits.size))], format="csr")
-    coupling = _merged(sparse.csr_array(takes[found.pair]), sparse.csr_array(found.use.T))
+    # Of very many schedules the product would take longer than all else here.
+    takes = sparse.csr_array(sparse.block_diag([of_pair.T, found.takes], format="csr"))
+    coupling = cast("sparse.csr_array", Factored(_led(found.pair, of_pair.shape[1], found.held), takes))
     limit = np.concatenate([now_limits, _later_limits(instance)])
     for group in _tail(instance):
         times, excess = group.matrix[:, : len(found)], group.matrix[:, -num_tail:]
-        coupling = sparse.csr_array(sparse.block_array([[coupling, times.T], [None, excess.T]], format="csr"))
+        whole = coupling[np.arange(len(found))]
+        coupling = sparse.csr_array(sparse.block_array([[whole, times.T], [None, excess.T]], format="csr"))
         limit = np.concatenate([limit, group.limits])
     start = np.flatnonzero(np.diff(found.job, prepend=-1, append=len(instance.jobs)))
     start = np.concatenate([start, len(found) + 1 + np.arange(num_tail)])
@@ -181,28 +189,6 @@ def relaxation(instance: HorizonInstance) -> ChoiceProblem:
         origin=np.arange(num_columns),
         origin_start=start[:-1],
     )
-
-
-def restricted(problem: MatrixProblem, instance: HorizonInstance, kept: Mask) -> tuple[MatrixProblem, IntVector]:
-    """The program over the schedules `kept` (S,), the pairs that these begin with, what units take and the tail, and
-    its columns among those of the program."""
-    found = instance.schedules
-    pairs = np.unique(found.pair[kept])
-    rest = len(found) + instance.pair_jobs.size + np.arange(_num_rest(instance))
-    columns = np.concatenate([np.flatnonzero(kept), len(found) + pairs[pairs >= 0], rest])
-    matrix = problem.matrix[:, columns]
-    # Of a job with a reservation the row stays, even empty: nothing meets it then.
-    used = (np.diff(matrix.tocsr().indptr) > 0) | (problem.row_lower > 0)
-    return replace(
-        problem,
-        objective=problem.objective[columns],
-        matrix=sparse.csc_array(matrix.tocsr()[used]),
-        row_lower=problem.row_lower[used],
-        row_upper=problem.row_upper[used],
-        lower=problem.lower[columns],
-        upper=problem.upper[columns],
-        integrality=problem.integrality[columns],
-    ), columns
 
 
 def _placeable(instance: HorizonInstance) -> Iterator[ConstraintGroup]:
@@ -230,6 +216,11 @@ def _now_rows(instance: HorizonInstance) -> tuple["sparse.csr_array", FloatVecto
         return of_pair, limits, tuple(rows.names)
     of_pair = sparse.csr_array(sparse.vstack([of_pair, rooms.now], format="csr"))
     return of_pair, np.concatenate([limits, rooms.now_limits]), (*rows.names, *rooms.now_names)
+
+
+def now_rows(instance: HorizonInstance) -> tuple["sparse.csr_array", FloatVector]:
+    """Rows of the first interval over the pairs (m, P), and their limits."""
+    return _now_rows(instance)[:2]
 
 
 def now_names(instance: HorizonInstance) -> tuple[str, ...]:
@@ -364,23 +355,17 @@ def _later_limits(instance: HorizonInstance) -> FloatVector:
     return np.concatenate([gpus, rooms])
 
 
-def _merged(first: "sparse.csr_array", second: "sparse.csr_array") -> "sparse.csr_array":
-    """The columns of both, side by side."""
-    starts = first.indptr + second.indptr
-    is_first = np.repeat(
-        np.tile([True, False], first.shape[0]), np.column_stack([np.diff(first.indptr), np.diff(second.indptr)]).ravel()
-    )
-    indices, values = np.empty(starts[-1], dtype=np.int64), np.empty(starts[-1])
-    indices[is_first], indices[~is_first] = first.indices, second.indices + first.shape[1]
-    values[is_first], values[~is_first] = first.data, second.data
-    return sparse.csr_array((values, indices, starts), shape=(first.shape[0], first.shape[1] + second.shape[1]))
-
-
-def _one_each(columns: IntVector, num_columns: int, value: float = 1.0) -> "sparse.csr_array":
-    """Rows with `value` in one of the `columns` each, or nothing, which is -1."""
+def _led(columns: IntVector, num_columns: int, others: "sparse.csr_array", value: float = 1.0) -> "sparse.csr_array":
+    """Rows with `value` in one of the `columns` each, or nothing, which is -1, and beside them those of the others."""
     some = columns >= 0
-    heads = np.concatenate([[0], np.cumsum(some)])
-    return sparse.csr_array((np.full(heads[-1], value), columns[some], heads), shape=(columns.size, num_columns))
+    heads = others.indptr + np.concatenate([[0], np.cumsum(some)])
+    at = heads[:-1][some]
+    is_other = np.ones(heads[-1], dtype=np.bool_)
+    is_other[at] = False
+    indices, values = np.empty(heads[-1], dtype=np.int32), np.full(heads[-1], value)
+    indices[at], indices[is_other] = columns[some], others.indices + num_columns
+    values[is_other] = others.data
+    return sparse.csr_array((values, indices, heads), shape=(columns.size, num_columns + others.shape[1]))
 
 
 def _ones(rows: IntVector, columns: IntVector, shape: tuple[int, int]) -> "sparse.csr_array":

@@ -88,8 +88,12 @@ def _starts_now(
     found, shapes = instance.schedules, _shapes(instance)
     waits = chosen_configurations(instance, point) < 0
     begins = np.flatnonzero((found.pair >= 0) & waits[found.job])
-    best = begins[np.lexsort([(instance.cost + rent)[begins], found.job[begins]])]
-    best = best[np.unique(found.job[best], return_index=True)[1]]
+    if not begins.size:
+        return {}
+    takes = (instance.cost + rent)[begins]
+    jobs, heads, row = np.unique(found.job[begins], return_index=True, return_inverse=True)
+    equal = np.flatnonzero(takes <= np.minimum.reduceat(takes, heads)[row])
+    best = begins[equal[np.searchsorted(row[equal], np.arange(jobs.size))]]
     all_weight = sum(job.weight for job in instance.jobs)
     return {
         instance.jobs[int(found.job[s])].id: (shape, float(rent[s]) * all_weight)

@@ -105,11 +105,11 @@ Of a job of which it is not known how much is left a guess is planned, see `inst
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 
-from models.allocation.horizon.assembly import assemble
+from models.allocation.horizon.assembly import assemble, value
 from models.allocation.horizon.check import horizon_violations
 from models.allocation.horizon.descriptor import HORIZON
 from models.allocation.horizon.extraction import chosen_configurations, extract_plan, settled
@@ -147,12 +147,16 @@ class HorizonFormulation(Formulation):
 
     def __init__(self, instance: HorizonInstance) -> None:
         self.instance = instance
-        self.problem: MatrixProblem = assemble(instance)
         self.warnings = instance.sia.warnings
         self.outlook = Outlook(bounds_s=(), open_gpus={}, planned={})
         self._prices: Mapping[str, float] = {}
         self._rent: FloatVector | None = None
         self._is_proven = False
+
+    @cached_property
+    def problem(self) -> MatrixProblem:  # type: ignore[override]
+        """The whole program: many times what the search looks at."""
+        return assemble(self.instance)
 
     def named(self) -> MatrixProblem:
         """The same problem with names, as declared."""
@@ -167,7 +171,7 @@ class HorizonFormulation(Formulation):
         if not by_time or options.solver not in _BY_SCHEDULES or not len(self.instance.schedules):
             result = super().solve(options, monitor)
         else:
-            search = Search(self.instance, self.problem, options, monitor)
+            search = Search(self.instance, options, monitor)
             result = search.run()
             self._prices, self._rent = search.prices, search.rent
         self._is_proven = result.termination is TerminationReason.OPTIMAL
@@ -179,10 +183,10 @@ class HorizonFormulation(Formulation):
         if result.incumbent is None:
             return result
         point = settled(self.instance, result.incumbent)
-        objective = self.problem.value(point)
+        objective = value(self.instance, point)
         if result.bound is None:
             bound = None
-        elif self.problem.sense is Sense.MINIMIZE:
+        elif self.instance.sense is Sense.MINIMIZE:
             bound = min(result.bound, objective)
         else:
             bound = max(result.bound, objective)

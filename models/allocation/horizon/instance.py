@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy import sparse
 
 from models.allocation.horizon.arrivals import expected_gpus
 from models.allocation.horizon.backlog import Backlog, left_at_end, together_s
@@ -86,6 +87,31 @@ class HorizonInstance:
     def num_packing(self) -> int:
         """Columns of what each unit takes of placement classes."""
         return 0 if self.rooms is None else int(self.rooms.unit.size)
+
+    @property
+    def num_columns(self) -> int:
+        """Columns of the program."""
+        return len(self.schedules) + self.pair_jobs.size + self.num_packing + self.num_tail
+
+    def within(self, kept: Mask) -> tuple["HorizonInstance", IntVector]:
+        """The instance with the schedules `kept` (S,) and the pairs that these begin with alone, and its columns among
+        those of the whole program."""
+        pairs = np.unique(self.schedules.pair[kept])
+        pairs = pairs[pairs >= 0]
+        rooms = self.rooms
+        if rooms is not None:
+            now = sparse.csr_array(rooms.now[:, pairs])
+            rooms = replace(rooms, stays=sparse.csr_array(rooms.stays[pairs]), now=now)
+        num_schedules = len(self.schedules)
+        rest = np.arange(num_schedules + self.pair_jobs.size, self.num_columns)
+        return replace(
+            self,
+            schedules=self.schedules.of(kept),
+            cost=self.cost[kept],
+            pair_jobs=self.pair_jobs[pairs],
+            pair_configurations=self.pair_configurations[pairs],
+            rooms=rooms,
+        ), np.concatenate([np.flatnonzero(kept), num_schedules + pairs, rest])
 
     def tail_columns(self, share: FloatVector) -> FloatVector:
         """The columns of the tail where schedules have shares (S,)."""

@@ -5,7 +5,7 @@ job goes on to its end. See `models.allocation.horizon.formulation` for the math
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import sparse
@@ -14,6 +14,8 @@ from models.allocation.horizon.intervals import Intervals
 from stowplan.arrays import FloatMatrix, FloatVector, IntMatrix, IntVector, Mask
 
 NOTHING = -1
+# Pairs, and schedules, that are looked at together.
+_PAIRS, _SCHEDULES = 1024, 32_768
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -45,8 +47,9 @@ class Schedules:
     job, pair, now, later, at: int64 (S,); pair: position among the pairs that may be chosen now, -1 for none; now,
     later: configurations, -1 for none; at: interval at whose begin `later` begins, 0 where nothing changes.
     ends_s: (S,) when the job ends.
-    use: CSC ((T + Q) (K - 1), S), GPUs of each type, and what is taken of rooms, on average over each later interval;
-    row t (K - 1) + k - 1.
+    held: CSR (S, C (K - 1)), for what part of each later interval a configuration is had; column c (K - 1) + k - 1.
+    takes: CSR (C (K - 1), (T + Q) (K - 1)), what that is of GPUs of each type, and of rooms; row t (K - 1) + k - 1 of
+    `use`.
     """
 
     job: IntVector
@@ -55,10 +58,25 @@ class Schedules:
     later: IntVector
     at: IntVector
     ends_s: FloatVector
-    use: "sparse.csc_array"
+    held: "sparse.csr_array"
+    takes: "sparse.csr_array"
 
     def __len__(self) -> int:
         return int(self.job.size)
+
+    @property
+    def use(self) -> "sparse.csc_array":
+        """CSC ((T + Q) (K - 1), S), GPUs of each type, and what is taken of rooms, on average over each later interval:
+        of very many schedules far more than `held`."""
+        return sparse.csc_array((self.held @ self.takes).T)
+
+    def of(self, kept: Mask) -> "Schedules":
+        """The schedules `kept` (S,) alone, with the pairs that they begin with numbered anew, in the same order."""
+        pairs = np.unique(self.pair[kept])
+        number = np.searchsorted(pairs[pairs >= 0], self.pair[kept])
+        columns = {name: getattr(self, name)[kept] for name in ("job", "now", "later", "at", "ends_s")}
+        pair = np.where(self.pair[kept] >= 0, number, -1)
+        return replace(self, **columns, pair=pair, held=sparse.csr_array(self.held[kept]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -153,9 +171,10 @@ def schedules_of(
         _without(intervals, work, later, may_wait),
     ]
     if intervals.num > 1:
+        kinds.append(_stopped(intervals, work, pair_jobs, pair_configurations, later))
         kinds += [
-            _changed(intervals, shapes, work, pair_jobs, pair_configurations, later),
-            _stopped(intervals, work, pair_jobs, pair_configurations, later),
+            _changed(intervals, shapes, work, pair_jobs, pair_configurations, later, pairs)
+            for pairs in _blocks(pair_jobs.size, _PAIRS)
         ]
     job, pair, now, then, at = (np.concatenate([kind[n] for kind in kinds]) for n in range(5))
     ends_s = np.concatenate([kind[5] for kind in kinds])
@@ -172,7 +191,8 @@ def schedules_of(
         later=then,
         at=at,
         ends_s=ends_s,
-        use=_use(intervals, shapes, now, then, at, ends_s),
+        held=_held(intervals, shapes.type_index.size, now, then, at, ends_s),
+        takes=_takes(intervals, shapes),
     )
 
 
@@ -212,10 +232,17 @@ def _without(intervals: Intervals, work: Work, later: Mask, may_wait: IntVector)
 
 
 def _changed(
-    intervals: Intervals, shapes: Shapes, work: Work, jobs: IntVector, configurations: IntVector, later: Mask
+    intervals: Intervals,
+    shapes: Shapes,
+    work: Work,
+    jobs: IntVector,
+    configurations: IntVector,
+    later: Mask,
+    pairs: slice,
 ) -> _Kind:
-    """A configuration now, another one from a later interval on."""
-    pair, then = np.nonzero(later[jobs])
+    """A configuration now, that of one of the `pairs`, another one from a later interval on."""
+    pair, then = np.nonzero(later[jobs[pairs]])
+    pair += pairs.start
     num_later = intervals.num - 1
     pair, then = np.repeat(pair, num_later), np.repeat(then, num_later)
     at = np.tile(np.arange(1, intervals.num), pair.size // max(1, num_later))
@@ -257,32 +284,38 @@ def fastest_s(work: Work, later: Mask) -> FloatVector:
     return np.where(np.isfinite(least_s), least_s, 0.0)
 
 
-def _use(
-    intervals: Intervals, shapes: Shapes, now: IntVector, later: IntVector, at: IntVector, ends_s: FloatVector
-) -> "sparse.csc_array":
+def _held(
+    intervals: Intervals, num_configurations: int, now: IntVector, later: IntVector, at: IntVector, ends_s: FloatVector
+) -> "sparse.csr_array":
     """See `Schedules`."""
-    num_later, gpus = intervals.num - 1, np.append(shapes.num_gpus, 0)
-    k, begins_s = np.arange(1, intervals.num), intervals.bounds_s[1:-1]
-    # A change is at the begin of an interval, so that nobody has two configurations in one.
-    before = at[:, None] > k
-    last = np.where(at > 0, later, now)
-    share = np.where(before, 1.0, np.clip((ends_s[:, None] - begins_s) / intervals.lengths_s[1:], 0.0, 1.0))
-    taken = share * np.where(before, gpus[now][:, None], gpus[last][:, None])
-    schedule, column = np.nonzero(taken)
-    held = np.where(before[schedule, column], now[schedule], last[schedule])
-    num_rows = shapes.num_types * num_later
-    if shapes.rooms is None:
-        row = shapes.type_index[held] * num_later + column
-        heads = np.concatenate([[0], np.cumsum(np.count_nonzero(taken, axis=1))])
-        return sparse.csc_array((taken[schedule, column], row, heads), shape=(num_rows, now.size))
-    num_rows += len(shapes.rooms) * num_later
-    of_type = np.arange(shapes.num_types)[:, None] == shapes.type_index
-    takes = sparse.csc_array(np.concatenate([of_type * shapes.num_gpus, shapes.rooms]).astype(np.float64))
-    # What a configuration takes is repeated in every interval in which a schedule has it.
-    num = np.diff(takes.indptr)[held]
-    ends = np.cumsum(num)
-    entry = np.arange(num.sum()) + np.repeat(takes.indptr[held] - (ends - num), num)
-    row = takes.indices[entry] * num_later + np.repeat(column, num)
-    values = np.repeat(share[schedule, column], num) * takes.data[entry]
-    heads = np.concatenate([[0], np.cumsum(np.bincount(schedule, weights=num, minlength=now.size).astype(np.int64))])
-    return sparse.csc_array((values, row, heads), shape=(num_rows, now.size))
+    num_later, begins_s = intervals.num - 1, intervals.bounds_s[1:-1]
+    parts: list[FloatVector] = []
+    columns: list[IntVector] = []
+    heads = np.zeros(now.size + 1, dtype=np.int32)
+    for rows in _blocks(now.size, _SCHEDULES):
+        # A change is at the begin of an interval, so that nobody has two configurations in one.
+        before = at[rows, None] > np.arange(1, intervals.num)
+        part = np.clip((ends_s[rows, None] - begins_s) / intervals.lengths_s[1:], 0.0, 1.0)
+        part[before] = 1.0
+        last = np.where(at[rows] > 0, later[rows], now[rows])
+        configuration = np.where(before, now[rows, None], last[:, None])
+        some = (part > 0) & (configuration != NOTHING)
+        parts.append(part[some])
+        columns.append((configuration * num_later + np.arange(num_later))[some].astype(np.int32))
+        heads[rows.start + 1 : rows.stop + 1] = np.count_nonzero(some, axis=1)
+    held = np.concatenate([np.zeros(0), *parts]), np.concatenate([np.zeros(0, dtype=np.int32), *columns])
+    return sparse.csr_array((*held, np.cumsum(heads, dtype=np.int32)), shape=(now.size, num_configurations * num_later))
+
+
+def _blocks(num: int, size: int) -> Iterator[slice]:
+    """Parts of so many: new memory for all at once takes longer than what is done with it."""
+    for first in range(0, num, size):
+        yield slice(first, min(num, first + size))
+
+
+def _takes(intervals: Intervals, shapes: Shapes) -> "sparse.csr_array":
+    """See `Schedules`."""
+    of_type = (np.arange(shapes.num_types)[:, None] == shapes.type_index) * shapes.num_gpus
+    rows = of_type if shapes.rooms is None else np.concatenate([of_type, shapes.rooms])
+    each = sparse.eye_array(intervals.num - 1)
+    return sparse.csr_array(sparse.kron(sparse.csr_array(rows.T.astype(np.float64)), each, format="csr"))

@@ -1,7 +1,8 @@
 """The program solved by its schedules: few of the very many are needed.
 
-0. A point that is known: who has reserved GPUs has them, who runs stays, nobody else gets anything. Where that is
-   feasible there is an answer whenever the time ends.
+0. A point that is known: who has reserved GPUs has them, who runs stays, and others start where there is room left, the
+   least work by weight first. Where that is feasible, or without these others, there is an answer whenever the time
+   ends.
 1. The relaxation, by taking in the schedules that pay at the prices of GPUs (`solver.decomposition.sifting`): a bound
    for all, and reduced costs; and from there a point at which every job has one configuration now, job by job. Of many
    jobs, few of which are split, that is mostly a plan within a narrow gap.
@@ -23,7 +24,7 @@ from functools import cached_property
 
 import numpy as np
 
-from models.allocation.horizon.assembly import capacity_names, now_names, relaxation, restricted
+from models.allocation.horizon.assembly import assemble, capacity_names, now_names, now_rows, relaxation, value
 from models.allocation.horizon.extraction import settled
 from models.allocation.horizon.instance import HorizonInstance
 from models.allocation.horizon.schedules import NOTHING
@@ -34,7 +35,6 @@ from solver.decomposition.structure import ChoiceProblem
 from solver.feasibility import violations
 from solver.monitor import Progress, SolveMonitor
 from solver.options import SolveOptions
-from solver.problem import MatrixProblem
 from solver.result import Limit, SolveResult, SolveStatistics, TerminationReason
 from solver.solve import solve
 from stowplan import __version__
@@ -57,21 +57,14 @@ _DECIDED = 1e-6
 
 
 class Search:
-    """One solve of `problem`, the program of the instance.
+    """One solve of the program of the instance.
 
     prices: of GPUs at the relaxation, by the names of rows; rent: (S,), what a schedule takes at these prices: so much
     less the others get done; None as long as there are no prices.
     """
 
-    def __init__(
-        self,
-        instance: HorizonInstance,
-        problem: MatrixProblem,
-        options: SolveOptions,
-        monitor: SolveMonitor,
-    ) -> None:
+    def __init__(self, instance: HorizonInstance, options: SolveOptions, monitor: SolveMonitor) -> None:
         self._instance = instance
-        self._problem = problem
         self._options = options
         self._monitor = monitor
         self._began_s, self._cpu_s = time.perf_counter(), time.process_time()
@@ -124,7 +117,7 @@ class Search:
     def _offer_start(self) -> None:
         """Tell of the best of the points that are known."""
         for point in self._starts():
-            if not violations(self._problem, point):
+            if self._is_legal(point):
                 self._offer(point)
                 return
 
@@ -136,18 +129,25 @@ class Search:
         begins, share = np.flatnonzero(found.pair >= 0), rounded[: len(found)]
         pairs = np.bincount(found.pair[begins], weights=share[begins], minlength=it.pair_jobs.size)
         point = settled(it, np.concatenate([share, pairs]))
-        if self._problem.value(point) < self._told and not violations(self._problem, point):
+        if value(it, point) < self._told and self._is_legal(point):
             self._offer(point)
+
+    def _is_legal(self, point: FloatVector) -> bool:
+        """Whether a point is one of the program, of which no more is assembled than it has."""
+        part, columns = self._instance.within(point[: len(self._instance.schedules)] > 0)
+        return np.count_nonzero(point[columns]) == np.count_nonzero(point) and not violations(
+            assemble(part), point[columns]
+        )
 
     def _offer(self, point: FloatVector) -> None:
         """Take and tell a point that is better than what is known."""
-        objective = self._problem.value(point)
+        objective = value(self._instance, point)
         self._best, self._told = self._unsolved(point, objective), objective
         self._monitor.on_progress(Progress(elapsed_s=self._elapsed_s(), objective=objective, incumbent=point))
 
     def _starts(self) -> Iterator[FloatVector]:
-        """Reserved GPUs and those of running jobs, to the end, or until the calendar may want them; then without the
-        running jobs."""
+        """Reserved GPUs, those of running jobs and what is left for others, to the end; then without the others, or
+        until the calendar may want them; then without the running jobs."""
         it = self._instance
         stays = it.work.current[it.pair_jobs] == it.pair_configurations
         first = np.diff(it.pair_jobs, prepend=-1) > 0
@@ -155,8 +155,30 @@ class Search:
         has = np.isin(it.pair_jobs, it.pair_jobs[stays])
         reserved = np.isin(it.pair_jobs, it.sia.reserved) & np.where(has, stays, first)
         runs = reserved | stays
-        for pairs, stops in ((runs, False), (runs, True), (reserved, True)):
+        for pairs, stops in ((self._beside(runs), False), (runs, False), (runs, True), (reserved, True)):
             yield self._as_they_are(pairs, stops=stops)
+
+    def _beside(self, pairs: Mask) -> Mask:
+        """(P,) the pairs, and one of each other job as long as there is room: that with the least GPU seconds, of the
+        jobs of most weight by these first (Smith's rule). Of placement classes those that ask nothing of units."""
+        it = self._instance
+        rows, limits = now_rows(it)
+        known, takes = it.sia.configurations, rows.T.toarray()
+        work = it.work.seconds[it.pair_jobs, it.pair_configurations] * known.num_gpus[it.pair_configurations]
+        free = ~np.isin(it.pair_jobs, it.pair_jobs[pairs])
+        if it.rooms is not None:
+            free &= (it.rooms.classes.rank == 0)[it.pair_configurations] & ~it.rooms.classes.stays[
+                it.pair_configurations
+            ]
+        density = work / it.weight[it.pair_jobs].clip(np.finfo(np.float64).tiny)
+        order = np.flatnonzero(free)[np.argsort(density[free], kind="stable")]
+        order = order[np.sort(np.unique(it.pair_jobs[order], return_index=True)[1])]
+        found, left = pairs.copy(), limits - pairs @ takes
+        for p in order.tolist():
+            if (takes[p] <= left).all():
+                found[p] = True
+                left -= takes[p]
+        return found
 
     def _as_they_are(self, pairs: Mask, *, stops: bool) -> FloatVector:
         """The point at which the jobs of `pairs` (P,) alone get anything, to the end or for the first interval."""
@@ -174,7 +196,7 @@ class Search:
         return SolveResult(
             termination=TerminationReason.NO_SOLUTION_FOUND if point is None else TerminationReason.FEASIBLE,
             limit=Limit.INTERRUPTED if self._monitor.canceled.is_set() else Limit.TIME,
-            sense=self._problem.sense,
+            sense=self._instance.sense,
             incumbent=point,
             objective=objective,
             bound=None,
@@ -231,10 +253,10 @@ class Search:
 
     def _solve(self, kept: Mask, bound: float) -> SolveResult:
         """The program over the schedules `kept` (S,); its incumbents are told as points of the whole."""
-        problem, columns = restricted(self._problem, self._instance, kept)
+        part, columns = self._instance.within(kept)
 
         def whole(point: FloatVector) -> FloatVector:
-            lifted = np.zeros(self._problem.num_columns)
+            lifted = np.zeros(self._instance.num_columns)
             lifted[columns] = point
             return lifted
 
@@ -259,7 +281,7 @@ class Search:
             sub_programs=False,
         )
         try:
-            result = solve(problem, options, replace(self._monitor, on_progress=tell))
+            result = solve(assemble(part), options, replace(self._monitor, on_progress=tell))
         except BackendError as error:
             # Numbers too far apart for the solver take nothing from the bound and the points that are known.
             self._refused = f"; {error}"
@@ -294,9 +316,9 @@ class Search:
             load_s=0.0,
             solve_s=self._elapsed_s(),
             solve_cpu_s=time.process_time() - self._cpu_s,
-            num_columns=self._problem.num_columns,
-            num_rows=self._problem.num_rows,
-            num_nonzeros=int(self._problem.matrix.nnz),
+            num_columns=self._instance.num_columns,
+            num_rows=None,
+            num_nonzeros=None,
         )
         message = (
             f"{sifted.taken.sum()} of {sifted.taken.size} schedules taken in, in {sifted.num_rounds} rounds; the last "

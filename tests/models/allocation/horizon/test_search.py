@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
 
 from models.allocation.horizon import search
 from models.allocation.horizon.assembly import relaxation
@@ -23,7 +24,8 @@ from solver.solve import solve
 from stowplan.errors import BackendError
 from tests.models.allocation.horizon.scenes import instance_of, random_parameters, timed_snapshot
 from tests.models.allocation.horizon.test_check import PARAMETERS, job, queue
-from tests.models.placement.scenes import cluster, dice, node, on
+from tests.models.allocation.horizon.tiered import tiered_snapshot
+from tests.models.placement.scenes import SEEDS, cluster, dice, node, on
 from topology.calendar import CalendarEntry, EntryKind
 
 
@@ -69,6 +71,36 @@ def test_a_limit_before_anything_is_solved_leaves_who_runs_where_it_is(is_cancel
     assert plan.unplaced[0].detail.startswith("the solve ended at a limit before it was decided whether it starts now")
     assert formulation.violations(plan, result.objective or 0.0) == []
     assert [progress.objective for progress in told] == [result.objective]
+
+
+def test_a_limit_before_anything_is_solved_starts_the_least_work_by_weight() -> None:
+    """Two GPUs are left beside who runs: for 100 s at weight 1 and 300 s at weight 6, not for 200 s at weight 1."""
+    runs = job("runs", 500.0, {1: 1.0}, remaining_s=500.0, current=on({"n": (0,)}))
+    waiting = [
+        replace(job(name, left_s, {1: 1.0}, remaining_s=left_s), weight=weight)
+        for name, left_s, weight in (("long", 200.0, 1.0), ("short", 100.0, 1.0), ("dear", 300.0, 6.0))
+    ]
+    formulation = _formulated(Snapshot(cluster=cluster(node("n", 3)), jobs=(*waiting, runs)))
+    result = formulation.solve(SolveOptions(solver="auto", time_limit_s=1e-9), SolveMonitor())
+    assert result.incumbent is not None
+    plan = formulation.extract(result.incumbent, PhaseClock())
+    assert {item.job_id for item in plan.allocations} == {"runs", "short", "dear"}
+    assert formulation.violations(plan, result.objective or 0.0) == []
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=SEEDS)
+def test_a_limit_before_anything_is_solved_leaves_a_plan_that_is_checked(seed: int) -> None:
+    """With tiers or without, whatever is asked for."""
+    rng = dice(seed)
+    parameters = random_parameters(rng)
+    snapshot = rng.choice((tiered_snapshot, timed_snapshot))(rng)
+    formulation = HorizonFormulation(horizon_instance(snapshot, parameters, PhaseClock()))
+    result = formulation.solve(SolveOptions(solver="auto", time_limit_s=1e-9), SolveMonitor())
+    if result.incumbent is not None and result.objective is not None:
+        assert not violations(formulation.problem, result.incumbent)
+        plan = formulation.extract(result.incumbent, PhaseClock())
+        assert formulation.violations(plan, result.objective) == []
 
 
 def test_what_is_known_first_keeps_to_the_calendar() -> None:
