@@ -11,6 +11,7 @@ from scipy import sparse
 
 from solver.decomposition.core import whole_core
 from solver.decomposition.dual import reduced_costs
+from solver.decomposition.factored import Factored
 from solver.decomposition.sifting import Sifted, Whole, sift
 from solver.decomposition.structure import ChoiceProblem
 from solver.options import SolveOptions
@@ -125,6 +126,18 @@ def test_what_highs_refuses_leaves_what_the_first_prices_prove() -> None:
     assert not found.point.any()
     assert found.reduced.bound == reduced_costs(refused, prices).bound < optimum(problem)
     assert found.taken.all()
+
+
+def test_a_coupling_may_be_a_product_that_is_not_made() -> None:
+    """Columns take of the rows as three kinds of things do, of which they have some."""
+    rng, problem = np.random.default_rng(0), random_choices(1)
+    has = sparse.random_array((problem.cost.size, 3), density=0.5, format="csr", rng=rng)
+    factored = Factored(has, sparse.csr_array(rng.random((3, 3))))
+    product = sparse.csr_array(factored.first @ factored.second)
+    for coupling in (factored, product):
+        found = sift(replace(problem, coupling=coupling), 1e-9)
+        assert_solved(replace(problem, coupling=product), found)
+    np.testing.assert_allclose(abs(factored).T @ np.ones(problem.cost.size), product.sum(axis=0))
 
 
 def test_rows_that_nobody_can_keep_have_no_point() -> None:
