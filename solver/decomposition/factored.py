@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import numpy as np
 from scipy import sparse
 
 from stowplan.arrays import FloatVector, IntVector, Mask
@@ -11,11 +12,11 @@ from stowplan.arrays import FloatVector, IntVector, Mask
 class Factored:
     """`first` (n, q) times `second` (q, m), without negative numbers: what `sift` asks of a coupling."""
 
-    first: "sparse.csr_array"
-    second: "sparse.csr_array"
+    first: "sparse.csr_array | sparse.csc_array"
+    second: "sparse.csr_array | sparse.csc_array"
 
     def __matmul__(self, right: FloatVector) -> FloatVector:
-        return self.first @ (self.second @ right)
+        return np.asarray(self.first @ (self.second @ right))
 
     def __getitem__(self, rows: IntVector | Mask) -> "sparse.csr_array":
         return sparse.csr_array(self.first[rows] @ self.second)
