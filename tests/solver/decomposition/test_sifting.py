@@ -3,6 +3,7 @@
 from dataclasses import replace
 from itertools import count
 from types import SimpleNamespace
+from typing import cast
 
 import highspy
 import numpy as np
@@ -131,10 +132,10 @@ def test_what_highs_refuses_leaves_what_the_first_prices_prove() -> None:
 def test_a_coupling_may_be_a_product_that_is_not_made() -> None:
     """Columns take of the rows as three kinds of things do, of which they have some."""
     rng, problem = np.random.default_rng(0), random_choices(1)
-    has = sparse.random_array((problem.cost.size, 3), density=0.5, format="csr", rng=rng)
+    has = sparse.csr_array(sparse.random_array((problem.cost.size, 3), density=0.5, rng=rng))
     factored = Factored(has, sparse.csr_array(rng.random((3, 3))))
     product = sparse.csr_array(factored.first @ factored.second)
-    for coupling in (factored, product):
+    for coupling in (cast("sparse.csr_array", factored), product):
         found = sift(replace(problem, coupling=coupling), 1e-9)
         assert_solved(replace(problem, coupling=product), found)
     np.testing.assert_allclose(abs(factored).T @ np.ones(problem.cost.size), product.sum(axis=0))
