@@ -1,6 +1,7 @@
 """Jobs that say what they train and not how fast: Sia gives them GPUs by their best 3D plans, with the plans."""
 
 from dataclasses import replace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -90,15 +91,15 @@ def test_a_plan_that_runs_on_is_judged_once_for_a_cluster(monkeypatch: pytest.Mo
     )
     job = replace(MODELLED, min_gpus=8, current=gpus, parallel_plan=spread)
     slow = replace(CLUSTER, gpu_types=(replace(KIND, inter_node_bandwidth_bytes_per_s=0.25e9),))
-    judged = []
-    monkeypatch.setattr(adaptive, "performance_model", lambda *of: judged.append(of) or performance_model(*of))
-    speeds = []
+    judged = Mock(wraps=performance_model)
+    monkeypatch.setattr(adaptive, "performance_model", judged)
+    speeds: list[float] = []
     for cluster, num in ((CLUSTER, 2), (CLUSTER, 2), (slow, 4), (slow, 4)):
         configurations = enumerate_configurations(cluster)
         (c,) = np.flatnonzero(configurations.num_gpus == 8)
         snapshot = Snapshot(cluster=cluster, jobs=(replace(job, age_s=float(len(speeds))),))
         speeds.append(adaptive_rows(snapshot, configurations, np.array([c])).samples_per_s[0, c])
-        assert len(judged) == num
+        assert judged.call_count == num
     expected = [performance_model(GPT, cluster).throughput(spread) for cluster in (CLUSTER, slow)]
     assert speeds == [expected[0], expected[0], expected[1], expected[1]]
     assert speeds[0] > speeds[2]
