@@ -147,15 +147,13 @@ def _of_suika(num_gpus: int, seed: int, hours: float | None, variant: Variant) -
 PARTS: Mapping[str, Part] = {
     "sia": Part(title="Traces of Sia, 64 GPUs", first="sia, told as released", cases=_sia),
     "load": Part(title="Helios 1 of Sia, arrivals so many times as often", first="sia, completion time", cases=_load),
-    "ablation": Part(title="`horizon` without its parts, on Helios 1 to 5 of Sia", first="horizon", cases=_ablation),
+    "ablation": Part(title="`horizon` without its parts, on traces of Sia", first="horizon", cases=_ablation),
     "leaves": Part(
         title="`horizon` without placement classes, traces of Sia on 64 T4 below leaves",
         first="horizon",
         cases=leaf_cases,
     ),
-    "objectives": Part(
-        title="Other objectives of `horizon`, on Helios 1 to 5 of Sia", first="horizon", cases=_objectives
-    ),
+    "objectives": Part(title="Other objectives of `horizon`, on traces of Sia", first="horizon", cases=_objectives),
     "arena": Part(title="Traces of Arena, 1,280 GPUs", first="arena-ilp, completion time", cases=_arena),
     "suika": Part(title="Workload of Suika, 64 H100", first="suika", cases=_suika(64)),
     "suika-1024": Part(title="Workload of Suika, 1,024 H100", first="suika", cases=_suika(1024)),

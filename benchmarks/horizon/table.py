@@ -27,7 +27,8 @@ def _of_part(part: str, rows: Sequence[Row]) -> Iterator[str]:
     title, first = PARTS[part].title, PARTS[part].first
     groups = list(dict.fromkeys(_group(row) for row in rows))
     has_all = [name for name in _variants(rows) if _groups(rows, name) == set(groups)]
-    yield f"{title}, by `{_command(rows)}` (`results/horizon_replays_{part.replace('-', '_')}.json`):"
+    result = f"`results/horizon_replays_{part.replace('-', '_')}.json`"
+    yield f"{title}, by {_commands(rows)} ({result}):"
     yield ""
     if len(groups) > 1 and len(has_all) > 1:
         of_all = [row for row in rows if row["variant"] in has_all]
@@ -83,10 +84,11 @@ def _base(rows: Sequence[Row], group: Group, first: str) -> float | None:
     return fmean(_values(found, "mean_h")) if found else None
 
 
-def _command(rows: Sequence[Row]) -> str:
-    """The one that made most of the rows."""
+def _commands(rows: Sequence[Row]) -> str:
+    """The one that made most of the rows, and whether there are others."""
     commands = [str(row["command"]) for row in rows]
-    return max(dict.fromkeys(commands), key=commands.count)
+    most = max(dict.fromkeys(commands), key=commands.count)
+    return f"`{most}`" if len(set(commands)) == 1 else f"`{most}` and others, which the result names row by row"
 
 
 def _variants(rows: Sequence[Row]) -> list[str]:
