@@ -1,4 +1,4 @@
-"""What is compiled carries the digest of its source, and is under `stowplan.` in a wheel, as all else (`moved`)."""
+"""What is compiled carries the digest of its sources, and is under `stowplan.` in a wheel, as all else (`moved`)."""
 
 import hashlib
 import sys
@@ -13,7 +13,7 @@ from shipping.moved import HOME
 
 
 class BuildExt(build_ext):
-    """Compiles extension modules of one source."""
+    """Compiles extension modules of one source and its headers, which lie in one folder."""
 
     def finalize_options(self) -> None:
         """Name them as their packages are named."""
@@ -23,8 +23,7 @@ class BuildExt(build_ext):
                 extension.name = extension._full_name = f"{HOME}.{extension.name}"
 
     def build_extension(self, ext: Extension) -> None:
-        """Compile one; modules say which source they are of (`SOURCE`)."""
-        (source,) = ext.sources
-        digest = hashlib.sha256(Path(source).read_bytes()).hexdigest()
-        ext.define_macros.append(("SOURCE_DIGEST", f'"{digest}"'))
+        """Compile one; modules say which sources they are of (`SOURCE`)."""
+        digest = hashlib.sha256(b"".join(Path(file).read_bytes() for file in sorted([*ext.sources, *ext.depends])))
+        ext.define_macros.append(("SOURCE_DIGEST", f'"{digest.hexdigest()}"'))
         super().build_extension(ext)

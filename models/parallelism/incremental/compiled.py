@@ -1,9 +1,9 @@
-"""What a prefix brings, compiled (`compiled_search.cpp`), where that was built.
+"""What a prefix brings, compiled (`cpp/`), where that was built.
 
 Most questions are small: NumPy works on some 15 candidates at a time, so that its calls are what takes time. Compiled,
 the candidates of a prefix, what they cost, and the choice among them are one call, for nodes of one kind and equal
 layers. The choice is the same, bit for bit. For other jobs, and where no compiler was there at the installation or
-the source has changed since, `search` has all of it in NumPy.
+the sources have changed since, `search` has all of it in NumPy.
 """
 
 import hashlib
@@ -22,13 +22,14 @@ from stowplan.arrays import FloatArray, IntArray, Mask
 
 
 def _loaded() -> ModuleType | None:
-    """The module; None where it was not built, or not from the source that is here now."""
+    """The module; None where it was not built, or not from the sources that are here now."""
     try:
         from models.parallelism.incremental import compiled_search
     except ImportError:
         return None
-    source = Path(__file__).with_name("compiled_search.cpp")
-    return compiled_search if hashlib.sha256(source.read_bytes()).hexdigest() == compiled_search.SOURCE else None
+    sources = sorted(Path(__file__).with_name("cpp").glob("*.[ch]pp"))
+    digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
+    return compiled_search if digest == compiled_search.SOURCE else None
 
 
 core = _loaded()
@@ -112,7 +113,7 @@ def _skeleton(num_nodes: int, gpus: bytes, degree: bytes, origin: bytes, repeats
 
 
 def _packed_plans(skeletons: Sequence[Skeleton]) -> tuple[IntArray | Mask, ...]:
-    """What `Search.plans` of the source reads."""
+    """What `Skeletons` of the sources reads."""
     origins = [-1 if stage is None else stage for skeleton in skeletons for stage in skeleton.origin]
     return (
         np.concatenate([skeleton.gpus for skeleton in skeletons]),
@@ -124,7 +125,7 @@ def _packed_plans(skeletons: Sequence[Skeleton]) -> tuple[IntArray | Mask, ...]:
 
 
 def _packed_nodes(landscape: Landscape) -> tuple[IntArray | FloatArray, ...]:
-    """What `Nodes` of the source reads."""
+    """What `Landscape` of the sources reads."""
     units = [below.argmax(axis=1) for below in landscape.below]
     return (
         landscape.intra_bytes_per_s,

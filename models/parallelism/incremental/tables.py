@@ -190,7 +190,7 @@ class CostTables:
 
     @cached_property
     def packed(self) -> tuple[IntArray | FloatArray, ...]:
-        """What `Tables` of `compiled_search.cpp` reads, for one kind of nodes and equal layers."""
+        """What `Tables` of `cpp/` reads, for one kind of nodes and equal layers."""
         model, units = self.model, self.units
         profile, sizes, features = model.profile, model.coefficients.sizes, FEATURES[model.profile.software]
         own = profile.micro_batch or 0

@@ -1,13 +1,19 @@
-"""What is compiled chooses what NumPy chooses, bit for bit, and is used where it is of the source that is there."""
+"""What is compiled chooses what NumPy chooses, bit for bit, and is used where it is of the sources that are there."""
 
 import importlib.util
+import os
+import shlex
 import shutil
+import signal
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType, SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,13 +25,15 @@ from models.parallel_plan import Gpu, ParallelPlan
 from models.parallelism.incremental import compiled, tables
 from models.parallelism.incremental.compiled import CompiledSearch
 from models.parallelism.incremental.expand import expand
-from models.parallelism.incremental.folding import Part, skeleton_of
+from models.parallelism.incremental.folding import Part, relayouts, skeleton_of
+from models.parallelism.incremental.landscape import Landscape
 from models.parallelism.incremental.options import IncrementalOptions, Scaling
 from models.parallelism.incremental.problem import Problem
 from models.parallelism.incremental.progress import searches
 from models.parallelism.incremental.search import Search
 from models.parallelism.incremental.selection import Balanced
 from models.parallelism.incremental.shrink import shrink
+from models.parallelism.incremental.tables import CostTables
 from models.performance.iteration.model import PerformanceModel
 from models.performance.iteration.modelling import virtual_model
 from models.software import Software
@@ -35,20 +43,31 @@ from tests.paths import ROOT
 pytestmark = pytest.mark.slow
 
 NAME = "compiled_search"
+SOURCES = Path(compiled.__file__).with_name("cpp")
 # Its fixtures are the same for all examples.
 EXAMPLES = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def _compiles() -> bool:
+    """Whether there is the C++ compiler that setuptools takes, with Python's headers."""
+    compiler = shlex.split(os.environ.get("CXX") or sysconfig.get_config_var("CXX"))
+    command = [*compiler, "-fsyntax-only", "-I", sysconfig.get_path("include"), "-x", "c++", "-"]
+    text = b"#include <Python.h>\n#include <vector>\n"
+    return (
+        shutil.which(compiler[0]) is not None
+        and subprocess.run(command, input=text, capture_output=True, timeout=60).returncode == 0
+    )
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
     """Built as an installation builds it, in a copy of what that reads."""
-    if shutil.which("g++") is None:
-        pytest.skip("no C++ compiler here: what is compiled is optional")
+    if not _compiles():
+        pytest.skip("no C++ compiler with Python's headers here: what is compiled is optional")
     tree = tmp_path_factory.mktemp("tree")
-    source = Path(compiled.__file__).with_name(f"{NAME}.cpp").relative_to(ROOT)
-    (tree / source).parent.mkdir(parents=True)
-    shutil.copytree(ROOT / "shipping", tree / "shipping")
-    for file in ("setup.py", "pyproject.toml", "README.md", "LICENSE", source):
+    for folder in (ROOT / "shipping", SOURCES):
+        shutil.copytree(folder, tree / folder.relative_to(ROOT))
+    for file in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / file, tree / file)
     command = [sys.executable, "setup.py", "build_ext", "--build-lib", "lib"]
     subprocess.run(command, cwd=tree, check=True, capture_output=True, timeout=120)
@@ -206,8 +225,75 @@ def test_what_was_built_of_another_source_is_not_used(built: ModuleType, monkeyp
     assert compiled._loaded() is None
 
 
+def _asked(core: ModuleType) -> list[tuple[Any, ...]]:
+    """What is asked for 8 GPUs and 8 more in two racks: arguments of `choices`, then of `time_s`."""
+    model = job()
+    hosts = {node: replace(host, path=(f"rack {node}",)) for node, host in model.fabric.hosts.items()}
+    model = replace(model, fabric=replace(model.fabric, hosts=hosts, fractions=(0.5, 1.0)), send_receive=True)
+    asked: dict[str, tuple[Any, ...]] = {}
+
+    def noted(name: str, *arguments: Any) -> Any:
+        asked.setdefault(name, arguments)
+        return getattr(core, name)(*arguments)
+
+    _with(SimpleNamespace(choices=partial(noted, "choices"), time_s=partial(noted, "time_s")))  # type: ignore[arg-type]  # as good as the module
+    expand(model, symmetric(model, 2, 2, 2, 16, gpus_of(0, 8)), gpus_of(8, 16))
+    return [asked["choices"], asked["time_s"]]
+
+
 def test_faults_of_arguments_are_errors(built: ModuleType) -> None:
-    with pytest.raises(TypeError):
-        built.choices()
-    with pytest.raises(TypeError):
-        built.time_s((), (), (), np.zeros(1), 0, None)
+    """Arrays that lack an element, indices that are out of range, and what `exposed` may do."""
+    for ask, arguments in zip((built.choices, built.time_s), _asked(built), strict=True):
+        ask(*arguments)
+        for k, argument in enumerate(arguments):
+            with pytest.raises(TypeError):
+                ask(*arguments[:k], object(), *arguments[k + 1 :])
+            wrong = [argument.ravel()[:-1]] if isinstance(argument, np.ndarray) else []
+            if isinstance(argument, tuple):
+                wrong = [(*argument[:j], part.ravel()[:-1], *argument[j + 1 :]) for j, part in enumerate(argument)]
+            for short in wrong:
+                with pytest.raises(ValueError, match=r"^(tables|nodes|plans?): "):
+                    ask(*arguments[:k], short, *arguments[k + 1 :])
+        gpus, degree, *others = arguments[2]
+        for plans_ in ((gpus - 9, degree), (gpus * 0, degree), (gpus, degree + 9), (gpus, degree - 9)):
+            with pytest.raises(ValueError, match=r"^plans: "):
+                ask(*arguments[:2], (*plans_, *others), *arguments[3:])
+        for answer in (None, (np.zeros(1), np.zeros(0))):
+            with pytest.raises((SystemError, ValueError)):
+                ask(*arguments[:-1], lambda *_, answer=answer: answer)
+        with pytest.raises(ZeroDivisionError):
+            ask(*arguments[:-1], lambda *_: 1 // 0)
+    choices, times = _asked(built)
+    for wrong_counts in ((-1, 0), (0, -1), (9, 0), (0, 9), (2**63 - 1, 2**63 - 1)):
+        with pytest.raises(ValueError, match=r"^plans: number"):
+            built.choices(*choices[:3], *wrong_counts, *choices[5:])
+    with pytest.raises(ValueError, match="more GPUs than there are"):
+        built.choices(*choices[:5], choices[5] * 0, *choices[6:])
+    for layers, batch in ((times[3] + 1, times[4]), (times[3] * 0, times[4]), (times[3], -1), (times[3], 99)):
+        with pytest.raises(ValueError, match=r"^plan: "):
+            built.time_s(*times[:3], layers, batch, times[5])
+
+
+def test_signals_are_heeded_while_it_searches(built: ModuleType) -> None:
+    """Those that come before and behind the one call would be two."""
+    model = job(num_nodes=256)
+    landscape = Landscape.of(model.fabric, list(model.fabric.hosts))
+    cost_tables = CostTables.of(model, landscape.kinds, (1, 2, 4, 8))
+    available = np.full(256, 8)
+    known = compiled._packed_plans(list(relayouts(available, cost_tables.degrees, 32, uneven=True)))
+    arguments = cost_tables.packed, compiled._packed_nodes(landscape), known, 0, 0, available, 32, True
+    heeded: list[int] = []
+
+    def heed(number: int, _: FrameType | None) -> None:
+        heeded.append(number)
+
+    # Nothing is below these limits: the call does not come back to Python.
+    nothing = np.zeros(len(cost_tables.micro_batch)), 0.0, 1.0, None
+    before = signal.signal(signal.SIGALRM, heed)
+    signal.setitimer(signal.ITIMER_REAL, 1e-4, 1e-4)
+    try:
+        built.choices(*arguments, *nothing)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+    assert len(heeded) > 2
