@@ -246,8 +246,10 @@ def test_faults_of_arguments_are_errors(built: ModuleType) -> None:
     for ask, arguments in zip((built.choices, built.time_s), _asked(built), strict=True):
         ask(*arguments)
         for k, argument in enumerate(arguments):
-            with pytest.raises(TypeError):
-                ask(*arguments[:k], object(), *arguments[k + 1 :])
+            # Anything is true or false.
+            if argument is not True:
+                with pytest.raises(TypeError):
+                    ask(*arguments[:k], object(), *arguments[k + 1 :])
             wrong = [argument.ravel()[:-1]] if isinstance(argument, np.ndarray) else []
             if isinstance(argument, tuple):
                 wrong = [(*argument[:j], part.ravel()[:-1], *argument[j + 1 :]) for j, part in enumerate(argument)]
@@ -259,16 +261,16 @@ def test_faults_of_arguments_are_errors(built: ModuleType) -> None:
             with pytest.raises(ValueError, match=r"^plans: "):
                 ask(*arguments[:2], (*plans_, *others), *arguments[3:])
         for answer in (None, (np.zeros(1), np.zeros(0))):
-            with pytest.raises((SystemError, ValueError)):
+            with pytest.raises((TypeError, ValueError)):
                 ask(*arguments[:-1], lambda *_, answer=answer: answer)
         with pytest.raises(ZeroDivisionError):
             ask(*arguments[:-1], lambda *_: 1 // 0)
     choices, times = _asked(built)
-    for wrong_counts in ((-1, 0), (0, -1), (9, 0), (0, 9), (2**63 - 1, 2**63 - 1)):
+    for wrong_counts in ((-1, 0), (0, -1), (999, 0), (0, 999), (2**63 - 1, 2**63 - 1)):
         with pytest.raises(ValueError, match=r"^plans: number"):
             built.choices(*choices[:3], *wrong_counts, *choices[5:])
     with pytest.raises(ValueError, match="more GPUs than there are"):
-        built.choices(*choices[:5], choices[5] * 0, *choices[6:])
+        built.choices(*choices[:3], 1, 0, choices[5] * 0, *choices[6:])
     for layers, batch in ((times[3] + 1, times[4]), (times[3] * 0, times[4]), (times[3], -1), (times[3], 99)):
         with pytest.raises(ValueError, match=r"^plan: "):
             built.time_s(*times[:3], layers, batch, times[5])
