@@ -26,7 +26,8 @@ inline void split_row(Int total, const std::vector<double>& cost, const std::vec
     }
     Int missing = total;
     for (std::size_t s = 0; s < S; ++s) {
-        const double below = std::floor(std::min(std::max(level[s], 0.0), static_cast<double>(upper[s])));
+        // In this order, what is not a number is 0.
+        const double below = std::floor(std::min(std::max(0.0, level[s]), static_cast<double>(upper[s])));
         items[s] = std::max<Int>(static_cast<Int>(below), 1);
         missing -= items[s];
     }
@@ -40,11 +41,11 @@ inline void split_row(Int total, const std::vector<double>& cost, const std::vec
         ++items[cheapest];
     }
     for (; missing < 0; ++missing) {
-        std::size_t dearest = 0;
+        std::size_t dearest = S;
         double largest = -INF;
         for (std::size_t s = 0; s < S; ++s) {
-            const double own = items[s] > 1 ? offset[s] + static_cast<double>(items[s]) * cost[s] : -INF;
-            if (own > largest) largest = own, dearest = s;
+            const double own = offset[s] + static_cast<double>(items[s]) * cost[s];
+            if (items[s] > 1 && (dearest == S || own > largest)) largest = own, dearest = s;
         }
         --items[dearest];
     }

@@ -56,7 +56,8 @@ struct Skeletons {
     }
 };
 
-// What changes in a predecessor: nothing (`stage` -1), a stage, or a new stage before `stage`; `config` of what it becomes.
+// What changes in a predecessor: nothing (`stage` -1), a stage, or a new stage before `stage`; `config` of what it
+// becomes.
 struct Candidate {
     Int plan, stage, config, num_stages;
     bool is_new;

@@ -82,7 +82,8 @@ PyMethodDef methods[] = {
     {"choices", choices_of, METH_VARARGS, "Choices among expansions of plans, and other plans; see `compiled`."},
     {nullptr, nullptr, 0, nullptr}};
 
-PyModuleDef definition = {PyModuleDef_HEAD_INIT, "compiled_search", nullptr, 0, methods, nullptr, nullptr, nullptr, nullptr};
+PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "compiled_search", nullptr, 0, methods, nullptr, nullptr, nullptr, nullptr};
 
 }  // namespace search
 

@@ -13,7 +13,8 @@ struct Terms {
     // A stage with layers [from, end); of `every` replica, also of those with a sample less.
     void add(const Configs& configs, const Config& c, Int b, Int from, Int end, bool every) {
         const Tables& t = configs.t;
-        const Int most = configs.local_batch(c, b), least = every && c.count * most > t.micro_batch[b] ? most - 1 : most;
+        const Int most = configs.local_batch(c, b);
+        const Int least = every && c.count * most > t.micro_batch[b] ? most - 1 : most;
         const double compute = t.compute[end] - t.compute[from], tensor = t.tensor[end] - t.tensor[from];
         const bool has_copy = from > 0 && from < end && end == t.num_layers();
         const double parameters = t.parameters[end] - t.parameters[from] + t.tied() * (has_copy ? 1.0 : 0.0);
@@ -25,8 +26,10 @@ struct Terms {
         }
         const Int zero = t.zero();
         const double N = static_cast<double>(t.num_micro_batches[b]);
-        const double gradients = zero < 1 ? 2.0 : zero == 1 ? 1.0 : N, weights = zero < 1 ? 0.0 : zero < 3 ? 1.0 : 2.0 * N;
-        const double once = gradients * (t.gradient_bytes() * parameters) + weights * (t.parameter_bytes() * parameters);
+        const double gradients = zero < 1 ? 2.0 : zero == 1 ? 1.0 : N;
+        const double weights = zero < 1 ? 0.0 : zero < 3 ? 1.0 : 2.0 * N;
+        const double once = gradients * (t.gradient_bytes() * parameters) +
+                            weights * (t.parameter_bytes() * parameters);
         forward.push_back(there);
         backward.push_back(back);
         hiding.push_back(zero < 2 ? back : N * (zero == 2 ? back : there + back));
@@ -80,8 +83,8 @@ inline bool split_equal(const Candidates& candidates, const Row& row, Int* items
     Int most = 0;
     for (Int s = 0; s < S; ++s) {
         const Config& q = configs.rows[candidates.config(c, s)];
-        const Int samples_of_one = configs.local_batch(q, row.batch), at = t.at(q.degree, samples_of_one), behind = S - s;
-        const double batch = static_cast<double>(samples_of_one);
+        const Int largest = configs.local_batch(q, row.batch), at = t.at(q.degree, largest), behind = S - s;
+        const double batch = static_cast<double>(largest);
         const bool is_first = s == 0, is_last = s == S - 1;
         double both[3];
         for (int part = 0; part < 3; ++part) {
@@ -96,16 +99,18 @@ inline bool split_equal(const Candidates& candidates, const Row& row, Int* items
         const double coexist = N > behind ? 1.0 : 0.0;
         double before[4], after[4];
         for (int part = 0; part < 4; ++part) {
-            const double state = q.state_bytes * t.part_parameters(part), gradients = q.gradient_bytes * t.part_parameters(part);
+            const double state = q.state_bytes * t.part_parameters(part);
+            const double gradients = q.gradient_bytes * t.part_parameters(part);
             before[part] = state + samples * t.kept_bytes(part, q.degree) + coexist * gradients;
             after[part] = state + gradients;
         }
         double room = INF;
         for (const double* need : {before, after}) {
-            const double ends = (is_first ? need[1] : 0.0) + (is_last ? need[2] : 0.0) + (is_last && !is_first ? need[3] : 0.0);
+            const double ends = (is_first ? need[1] : 0.0) + (is_last ? need[2] : 0.0) +
+                                (is_last && !is_first ? need[3] : 0.0);
             room = std::min(room, (usable - ends) / std::max(need[0], TINY));
         }
-        upper[s] = static_cast<Int>(std::min(std::max(room, 0.0), static_cast<double>(L)));
+        upper[s] = static_cast<Int>(std::min(std::max(0.0, room), static_cast<double>(L)));
         solvable = solvable && upper[s] >= 1;
         most += upper[s];
     }

@@ -11,7 +11,8 @@ struct Replica {
     Int larger, node = -1, of_node = 0, left = 0;
 
     Replica(const Configs& configs, Int stage, Int b)
-        : of_nodes(configs.replicas_of(stage)), V(configs.landscape.V), most(configs.local_batch(configs.rows[stage], b)) {
+        : of_nodes(configs.replicas_of(stage)), V(configs.landscape.V),
+          most(configs.local_batch(configs.rows[stage], b)) {
         const Int count = configs.rows[stage].count;
         larger = count - (count * most - configs.t.micro_batch[b]);
         next();

@@ -19,16 +19,18 @@ inline PyObject* choice(const Candidates& candidates, const Row& row, double tim
     for (Int s = 0; s < c.num_stages; ++s) {
         const Int q = candidates.config(c, s);
         const Config& own = configs.rows[q];
-        for (Int v = 0; v < candidates.plans.V; ++v) gpus.push_back(configs.replicas_of(q)[v] * static_cast<Int>(own.tp));
+        for (Int v = 0; v < candidates.plans.V; ++v)
+            gpus.push_back(configs.replicas_of(q)[v] * configs.t.tp(own.degree));
         degree.push_back(own.degree);
         origin.push_back(c.is_new && s == c.stage ? -1 : candidates.plans.stages[candidates.before(c, s)].origin);
         repeats.push_back(last && own.degree == last->degree && own.count == last->count &&
                           own.reduction_s_per_byte == last->reduction_s_per_byte);
         last = &own;
     }
-    return Py_BuildValue("LLdy#y#y#y#y#", static_cast<long long>(row.candidate), static_cast<long long>(row.batch), time_s,
-                         bytes_of(layers), length_of(layers), bytes_of(gpus), length_of(gpus), bytes_of(degree),
-                         length_of(degree), bytes_of(origin), length_of(origin), bytes_of(repeats), length_of(repeats));
+    const long long number = row.candidate, batch = row.batch;
+    return Py_BuildValue("LLdy#y#y#y#y#", number, batch, time_s, bytes_of(layers), length_of(layers), bytes_of(gpus),
+                         length_of(gpus), bytes_of(degree), length_of(degree), bytes_of(origin), length_of(origin),
+                         bytes_of(repeats), length_of(repeats));
 }
 
 // `_choices`: as a list of choices.
@@ -47,7 +49,8 @@ inline PyObject* choices(const Candidates& candidates, std::vector<double> limit
         std::vector<std::size_t> better;
         for (std::size_t k = 0; k < chunk.size(); ++k)
             if (time_s[k] < limits_s[chunk[k].batch]) better.push_back(k);
-        std::stable_sort(better.begin(), better.end(), [&](std::size_t a, std::size_t b) { return time_s[a] < time_s[b]; });
+        auto faster = [&](std::size_t a, std::size_t b) { return time_s[a] < time_s[b]; };
+        std::stable_sort(better.begin(), better.end(), faster);
         for (std::size_t k : better) {
             if (!(time_s[k] < limits_s[chunk[k].batch])) continue;
             const Object taken(choice(candidates, chunk[k], time_s[k], &found.layers[found.starts[k]]));

@@ -14,7 +14,8 @@ struct Tables {
                &real.view, &degrees.view, &layer_s.view, &forward_s.view, &backward_s.view, &communication_s.view,
                &parts.view, &kept.view, &working.view, &compute.view, &tensor.view, &parameters.view, &boundaries.view);
         check(whole.size() == 6 && real.size() == 10 && parts.size() == 12, "tables: facts of the job");
-        check(T() > 0 && degrees.within(1.0, 1e6) && kept.size() == 4 * T() && working.size() == T(), "tables: degrees");
+        check(T() > 0 && degrees.within(1.0, 1e6), "tables: degrees");
+        check(kept.size() == 4 * T() && working.size() == T(), "tables: memory");
         check(num_micro_batches.size() == B() && num_micro_batches.within(1, INT32_MAX), "tables: micro-batches");
         const Int size = layer_s.size();
         check(size % T() == 0 && micro_batch.within(1, size / T() - 1), "tables: local batches");
