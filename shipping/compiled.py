@@ -24,6 +24,6 @@ class BuildExt(build_ext):
 
     def build_extension(self, ext: Extension) -> None:
         """Compile one; modules say which sources they are of (`SOURCE`)."""
-        digest = hashlib.sha256(b"".join(Path(file).read_bytes() for file in sorted([*ext.sources, *ext.depends])))
+        digest = hashlib.sha256(b"".join(file.read_bytes() for file in sorted(map(Path, (*ext.sources, *ext.depends)))))
         ext.define_macros.append(("SOURCE_DIGEST", f'"{digest.hexdigest()}"'))
         super().build_extension(ext)

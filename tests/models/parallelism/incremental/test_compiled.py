@@ -250,7 +250,7 @@ def test_faults_of_arguments_are_errors(built: ModuleType) -> None:
             if argument is not True:
                 with pytest.raises(TypeError):
                     ask(*arguments[:k], object(), *arguments[k + 1 :])
-            wrong = [argument.ravel()[:-1]] if isinstance(argument, np.ndarray) else []
+            wrong: list[Any] = [argument.ravel()[:-1]] if isinstance(argument, np.ndarray) else []
             if isinstance(argument, tuple):
                 wrong = [(*argument[:j], part.ravel()[:-1], *argument[j + 1 :]) for j, part in enumerate(argument)]
             for short in wrong:
