@@ -14,7 +14,7 @@ MORE := $(shell echo $$(($(HALF) + 1)))
 # compiled, and need not be.
 PIP := $(BIN)/python -m pip install --quiet --no-compile
 # What is built where there is a compiler.
-COMPILED := $(wildcard models/parallelism/incremental/cpp/*)
+COMPILED := setup.py shipping/compiled.py $(wildcard models/parallelism/incremental/cpp/*)
 ROOMS := api benchmarks executor models solver stowplan stowplan_metrics.py topology workloads
 UNUSED := fontTools|graphql|kubernetes/(aio|client/(api|models))|mypyc?|numpy/distutils
 UNUSED := $(UNUSED)|ray/(data|llm|rllib|serve|train|tune)|sqlalchemy/(orm|testing)|torch/(_vendor|testing/_internal)

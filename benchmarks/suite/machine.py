@@ -9,6 +9,7 @@ from pathlib import Path
 
 from benchmarks.paths import ROOT
 from benchmarks.suite.record import Environment
+from models.parallelism.incremental.compiled import core
 from solver.solve import available_solvers
 
 _PACKAGES = ("cvxpy", "highspy", "numpy", "pyomo", "pyscipopt", "scipy", "stowplan")
@@ -25,7 +26,7 @@ def environment() -> Environment:
         load=load(),
         system=platform.system(),
         python=platform.python_version(),
-        versions={name: version(name) for name in _PACKAGES} | dict(available_solvers()) | _externals(),
+        versions={name: version(name) for name in _PACKAGES} | dict(available_solvers()) | _externals() | _compiled(),
         commit=commit,
         dirty=dirty,
     )
@@ -66,6 +67,11 @@ def _externals() -> dict[str, str]:
             lines = [line.strip() for line in said.stdout.splitlines() if "ersion" in line or "GLPSOL" in line]
             found[name] = lines[0] if lines else "unknown"
     return found
+
+
+def _compiled() -> dict[str, str]:
+    """Sources of the search that Suika has compiled, where it has."""
+    return {} if core is None else {"compiled_search": str(core.SOURCE)[:12]}
 
 
 def _git(checkout: Path, *arguments: str) -> str | None:
