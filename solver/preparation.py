@@ -69,6 +69,9 @@ def prepare(problem: MatrixProblem) -> Prepared:
         lower=lower,
         upper=np.maximum(upper, lower),
     )
+    choice = problem.choice
+    if choice is not None and matrix is problem.matrix:
+        scaled.tell(replace(choice, cost=choice.cost * factor, offset=choice.offset * factor))
     return Prepared(problem=scaled, factor=factor, row_factors=rows, conflicts=())
 
 

@@ -11,6 +11,7 @@ from scipy import sparse
 
 from models.allocation.constraint_group import ConstraintGroup
 from models.allocation.sia.instance import SiaInstance
+from models.allocation.sia.merging import merged
 from solver.problem import MatrixProblem
 from stowplan.arrays import IntVector
 
@@ -72,7 +73,7 @@ def assemble(instance: SiaInstance) -> MatrixProblem:
     row_of_job = np.full(len(instance.jobs), -1, dtype=np.int64)
     row_of_job[choosing] = np.arange(num_choosing)
     row_of_job[reserved] = np.arange(num_choosing, num_of_jobs)
-    return MatrixProblem(
+    problem = MatrixProblem(
         name="sia",
         sense=instance.sense,
         objective=instance.gain,
@@ -84,6 +85,9 @@ def assemble(instance: SiaInstance) -> MatrixProblem:
         upper=np.ones(num_pairs),
         integrality=np.ones(num_pairs, dtype=np.bool_),
     )
+    alone = np.flatnonzero((np.bincount(instance.pair_jobs, minlength=len(instance.jobs)) > 0) & (row_of_job < 0))
+    problem.tell(merged(instance, problem.objective, np.concatenate([choosing, reserved, alone]), used, num_of_jobs))
+    return problem
 
 
 def _columns(instance: SiaInstance, job_rows: IntVector, used: IntVector, num_of_jobs: int) -> "sparse.csc_array":
