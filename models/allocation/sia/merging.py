@@ -15,12 +15,13 @@ from stowplan.arrays import FloatVector, IntVector
 def merged(
     instance: SiaInstance, objective: FloatVector, order: IntVector, used: IntVector, first_row: int
 ) -> ChoiceProblem | None:
-    """The choice form of the program with `objective` (P,); None where there is nothing to choose, or too much couples.
+    """The choice form of the program with `objective` (P,); None where there is nothing to choose, too much couples, or
+    what couples may itself be a choice.
 
     order: planned jobs that have pairs, by their rows, those without one behind all others. used: the placeability
     rows, which are those of the program from `first_row` on.
     """
-    if used.size > MAX_COUPLING_ROWS or not order.size:
+    if used.size > MAX_COUPLING_ROWS or not order.size or (instance.rows.limits[used] == 1).any():
         return None
     sign, offered = instance.sense.sign, instance.utility.offered
     cost = np.full(offered.shape, np.nan)
@@ -34,8 +35,8 @@ def merged(
         order = order[matters.any(axis=1)[order]]
     rows = np.column_stack([cost, required])[order]
     numbers: dict[bytes, int] = {}
-    of_row = [numbers.setdefault(row.tobytes(), len(numbers)) for row in rows]
-    class_of_job = np.array(of_row, dtype=np.int64)
+    as_bytes = rows.view(np.dtype((np.void, rows.strides[0])))[:, 0].tolist()
+    class_of_job = np.array([numbers.setdefault(row, len(numbers)) for row in as_bytes], dtype=np.int64)
     first = order[np.unique(class_of_job, return_index=True)[1]]
     class_of, configuration = np.nonzero(~np.isnan(cost[first]))
     size, copies = np.bincount(class_of), np.bincount(class_of_job)
