@@ -9,7 +9,7 @@ from scipy import sparse
 
 from models.allocation.sia.instance import SiaInstance
 from solver.decomposition.structure import MAX_COUPLING_ROWS, ChoiceProblem
-from stowplan.arrays import FloatVector, IntVector
+from stowplan.arrays import FloatVector, IntVector, Mask
 
 
 def merged(
@@ -29,7 +29,7 @@ def merged(
     required = np.zeros(len(instance.jobs), dtype=np.bool_)
     required[instance.reserved] = True
     # Waiting costs as much, and nothing frees GPUs.
-    matters = (cost < 0) | (offered & required[:, None])
+    matters: Mask = np.asarray((cost < 0) | (offered & required[:, None]))
     if matters.any():
         cost[~matters] = np.nan
         order = order[matters.any(axis=1)[order]]
