@@ -65,16 +65,19 @@ class ChoiceProblem:
 
     def is_of(self, problem: MatrixProblem) -> bool:
         """Whether each column of the problem costs what is said here, and takes as much of what couples, all of that
-        together, weighed by chance."""
+        together, weighed by chance; and what is left out gains nothing."""
         weight = np.zeros(problem.num_rows)
         weight[self.rows] = np.random.default_rng(0).random(self.rows.size)
         column, cost = self._column_of_origin(), problem.sense.sign * problem.objective
         taken, says = problem.matrix.T @ weight, self.coupling @ weight[self.rows]
+        gains = cost < 0
+        gains[self.origin] = False
         return (
             self.offset == problem.sense.sign * problem.offset
             and np.array_equal(self.limit, problem.row_upper[self.rows])
             and np.array_equal(self.cost[column], cost[self.origin])
             and np.array_equal(says[column], taken[self.origin])
+            and not gains.any()
         )
 
     def _column_of_origin(self) -> IntVector:

@@ -29,10 +29,11 @@ def merged(
     required = np.zeros(len(instance.jobs), dtype=np.bool_)
     required[instance.reserved] = True
     # Waiting costs as much, and nothing frees GPUs.
-    matters: Mask = np.asarray((cost < 0) | (offered & required[:, None]))
+    matters = (cost < 0) | (offered & required[:, None])
     if matters.any():
         cost[~matters] = np.nan
-        order = order[matters.any(axis=1)[order]]
+        has_any: Mask = np.asarray(matters.any(axis=1))
+        order = order[has_any[order]]
     rows = np.column_stack([cost, required])[order]
     numbers: dict[bytes, int] = {}
     as_bytes = rows.view(np.dtype((np.void, rows.strides[0])))[:, 0].tolist()
