@@ -69,6 +69,9 @@ def prepare(problem: MatrixProblem) -> Prepared:
         lower=lower,
         upper=np.maximum(upper, lower),
     )
+    choice = problem.choice
+    if choice is not None and matrix is problem.matrix:
+        scaled.tell(replace(choice, cost=choice.cost * factor, offset=choice.offset * factor))
     return Prepared(problem=scaled, factor=factor, row_factors=rows, conflicts=())
 
 
@@ -80,8 +83,9 @@ def contradictions(problem: MatrixProblem) -> tuple[str, ...]:
 def _contradictions(problem: MatrixProblem, lower: FloatVector, upper: FloatVector) -> tuple[str, ...]:
     """The same, with the bounds (n,) of `integer_bounds`."""
     rows = _crossed(problem.row_lower, problem.row_upper)
-    empty = np.bincount(problem.matrix.indices, minlength=problem.num_rows) == 0
-    rows |= empty & ((problem.row_lower > _ROUNDING) | (problem.row_upper < -_ROUNDING))
+    not_nothing = (problem.row_lower > _ROUNDING) | (problem.row_upper < -_ROUNDING)
+    if not_nothing.any():
+        rows |= not_nothing & (np.bincount(problem.matrix.indices, minlength=problem.num_rows) == 0)
     columns = _crossed(lower, upper)
     return (
         *(row_name(problem, int(i)) for i in np.flatnonzero(rows)),

@@ -6,6 +6,7 @@ s.t.       row_lower <= matrix @ x <= row_upper
 """
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import sparse
@@ -13,13 +14,17 @@ from scipy import sparse
 from solver.sense import Sense
 from stowplan.arrays import FloatVector, Mask
 
+if TYPE_CHECKING:
+    from solver.decomposition.structure import ChoiceProblem
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MatrixProblem:
     """A mixed-integer linear program of n columns and m rows.
 
     objective, lower, upper: float64 (n,); integrality: bool (n,); row_lower, row_upper: float64 (m,);
-    matrix: CSC (m, n) without explicit zeros. Infinite bounds are +-inf. Names are unique or empty.
+    matrix: CSC (m, n) without explicit zeros. Infinite bounds are +-inf. Names are unique or empty. choice: its choice
+    form, where whoever made the problem has told it.
 
     Raises
     ------
@@ -39,6 +44,8 @@ class MatrixProblem:
     offset: float = 0.0
     column_names: tuple[str, ...] = ()
     row_names: tuple[str, ...] = field(default=())
+    # Not of what is made of the problem by `replace`, of which it need not be true.
+    choice: "ChoiceProblem | None" = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         m, n = self.matrix.shape
@@ -52,6 +59,10 @@ class MatrixProblem:
         bounds = (self.row_lower, self.row_upper, self.lower, self.upper)
         if not all(np.isfinite(a).all() for a in finite) or any(np.isnan(a).any() for a in bounds):
             raise ValueError(f"{self.name}: a coefficient is NaN or infinite")
+
+    def tell(self, choice: "ChoiceProblem | None") -> None:
+        """Say what the choice form is, by whoever made the problem: what it takes longest to find."""
+        object.__setattr__(self, "choice", choice)
 
     @property
     def num_columns(self) -> int:

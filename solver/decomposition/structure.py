@@ -61,10 +61,30 @@ class ChoiceProblem:
 
     def counts_of(self, x: FloatVector) -> IntVector:
         """Counts (n,) of the point `x` of the original problem; of columns that no point needs there are none."""
+        return np.bincount(self._column_of_origin(), x[self.origin], self.cost.size).round().astype(np.int64)
+
+    def is_of(self, problem: MatrixProblem) -> bool:
+        """Whether each column of the problem costs what is said here, and takes as much of what couples, all of that
+        together, weighed by chance; and what is left out gains nothing."""
+        weight = np.zeros(problem.num_rows)
+        weight[self.rows] = np.random.default_rng(0).random(self.rows.size)
+        column, cost = self._column_of_origin(), problem.sense.sign * problem.objective
+        taken, says = problem.matrix.T @ weight, self.coupling @ weight[self.rows]
+        gains = cost < 0
+        gains[self.origin] = False
+        return (
+            self.offset == problem.sense.sign * problem.offset
+            and np.array_equal(self.limit, problem.row_upper[self.rows])
+            and np.array_equal(self.cost[column], cost[self.origin])
+            and np.array_equal(says[column], taken[self.origin])
+            and not gains.any()
+        )
+
+    def _column_of_origin(self) -> IntVector:
+        """The column that stands for each of `origin`."""
         width = self.copies * self.size
         within = np.arange(self.origin.size) - np.repeat(self.origin_start, width)
-        column = np.repeat(self.start[:-1], width) + within % np.repeat(self.size, width)
-        return np.bincount(column, x[self.origin], self.cost.size).round().astype(np.int64)
+        return np.asarray(np.repeat(self.start[:-1], width) + within % np.repeat(self.size, width))
 
     @property
     def highest(self) -> float:
@@ -134,6 +154,8 @@ class Blocks:
 
 def find_structure(problem: MatrixProblem) -> ChoiceProblem | None:
     """Choice form of the problem; None when it has none, or is infeasible at sight: then it is a plain MIP."""
+    if problem.choice is not None and problem.choice.is_of(problem):
+        return problem.choice
     if not (problem.integrality & (problem.lower >= 0) & (problem.upper <= 1)).all():
         return None
     blocks = find_blocks(problem)

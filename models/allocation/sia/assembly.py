@@ -11,6 +11,7 @@ from scipy import sparse
 
 from models.allocation.constraint_group import ConstraintGroup
 from models.allocation.sia.instance import SiaInstance
+from models.allocation.sia.merging import merged
 from solver.problem import MatrixProblem
 from stowplan.arrays import IntVector
 
@@ -72,7 +73,7 @@ def assemble(instance: SiaInstance) -> MatrixProblem:
     row_of_job = np.full(len(instance.jobs), -1, dtype=np.int64)
     row_of_job[choosing] = np.arange(num_choosing)
     row_of_job[reserved] = np.arange(num_choosing, num_of_jobs)
-    return MatrixProblem(
+    problem = MatrixProblem(
         name="sia",
         sense=instance.sense,
         objective=instance.gain,
@@ -84,32 +85,33 @@ def assemble(instance: SiaInstance) -> MatrixProblem:
         upper=np.ones(num_pairs),
         integrality=np.ones(num_pairs, dtype=np.bool_),
     )
+    alone = np.flatnonzero((np.bincount(instance.pair_jobs, minlength=len(instance.jobs)) > 0) & (row_of_job < 0))
+    problem.tell(merged(instance, problem.objective, np.concatenate([choosing, reserved, alone]), used, num_of_jobs))
+    return problem
 
 
 def _columns(instance: SiaInstance, job_rows: IntVector, used: IntVector, num_of_jobs: int) -> "sparse.csc_array":
     """The matrix (m, P): each pair in its row of `job_rows` (P,), -1 for none, and where its configuration stands in
     the placeability rows `used`, which come behind the `num_of_jobs` rows of jobs."""
     of_configurations = instance.rows.coefficients[used].T
-    owner, row = np.nonzero(of_configurations)
-    value = of_configurations[owner, row]
-    size = np.bincount(owner, minlength=len(instance.configurations))
-    first = np.cumsum(size) - size
-    has_row = job_rows >= 0
-    # Of every pair: entries of its configuration, all entries, and where they begin.
-    num_placed = size[instance.pair_configurations]
-    heads = np.concatenate([[0], np.cumsum(num_placed + has_row)])
+    stands = of_configurations != 0
+    count = np.count_nonzero(stands, axis=1)
+    # Of each configuration the rows where it stands, -1 behind them where others stand in more.
+    most = int(count.max(initial=0))
+    order = np.argsort(~stands, axis=1, kind="stable")[:, :most]
+    row = np.where(np.take_along_axis(stands, order, axis=1), num_of_jobs + order, -1)
+    num_pairs, num_rows = job_rows.size, num_of_jobs + used.size
     # As SciPy stores them.
-    is_small = max(heads[-1], num_of_jobs + used.size) <= np.iinfo(np.int32).max
-    rows, values = np.empty(heads[-1], dtype=np.int32 if is_small else np.int64), np.ones(heads[-1])
-    of_jobs = heads[:-1][has_row]
-    rows[of_jobs] = job_rows[has_row]
-    within = np.arange(num_placed.sum()) - np.repeat(np.cumsum(num_placed) - num_placed, num_placed)
-    source = np.repeat(first[instance.pair_configurations], num_placed) + within
-    target = np.repeat(heads[:-1] + has_row, num_placed) + within
-    rows[target] = num_of_jobs + row[source]
-    values[target] = value[source]
-    shape = (num_of_jobs + used.size, job_rows.size)
-    return sparse.csc_array((values, rows, heads.astype(rows.dtype)), shape=shape)
+    is_small = max((1 + most) * num_pairs, num_rows) <= np.iinfo(np.int32).max
+    rows = np.empty((num_pairs, 1 + most), dtype=np.int32 if is_small else np.int64)
+    values = np.ones(rows.shape)
+    rows[:, 0], rows[:, 1:] = job_rows, row[instance.pair_configurations]
+    values[:, 1:] = np.take_along_axis(of_configurations, order, axis=1)[instance.pair_configurations]
+    heads = np.concatenate([[0], np.cumsum(count[instance.pair_configurations] + (job_rows >= 0))])
+    if heads[-1] < rows.size:
+        has_entry = rows >= 0
+        rows, values = rows[has_entry], values[has_entry]
+    return sparse.csc_array((values.ravel(), rows.ravel(), heads.astype(rows.dtype)), shape=(num_rows, num_pairs))
 
 
 def _choosing(instance: SiaInstance) -> IntVector:

@@ -31,6 +31,7 @@ _BYTES = 128 * 2**20
 _JOB_BYTES = 8 * 2**10
 # So many jobs tell which round another one goes on from.
 _SAMPLE = 32
+_MODELS = (GoodputModel, GoodputObservations)
 _T = TypeVar("_T", bound=np.generic)
 _ARRAYS = tuple(field.name for field in fields(GoodputMatrix) if field.name != "models")
 
@@ -163,7 +164,7 @@ def _is_same(before: Job, now: Job) -> bool:
     """Whether goodputs of both are the same: their models, or what they are fitted to, and who chooses the batch."""
     own, other = before.performance, now.performance
     return (
-        isinstance(now.performance, GoodputModel | GoodputObservations)
+        isinstance(other, _MODELS)
         and (own is other or own == other)
         and (before.adaptivity is Adaptivity.ELASTIC) is (now.adaptivity is Adaptivity.ELASTIC)
     )

@@ -126,3 +126,28 @@ def test_columns_of_blocks_need_not_stand_together() -> None:
     assert (straight.copies == 2).all()
     best = solve(whole, SolveOptions(solver="highs", relative_gap=0.0)).objective
     assert solve(mixed, SolveOptions(relative_gap=0.0)).objective == pytest.approx(best)
+
+
+def test_what_is_told_of_another_problem_is_not_believed() -> None:
+    whole = choice_problem(1, num_blocks=5, num_clones=3)
+    found = find_structure(whole)
+    part = find_structure(replace(whole, upper=np.append(np.zeros(9), whole.upper[9:])))
+    assert found is not None
+    assert part is not None
+    dearer = found.cost.copy()
+    dearer[0] += 1.0
+    scarcer = found.coupling * 2.0
+    others = [
+        replace(found, cost=dearer),
+        replace(found, coupling=scarcer),
+        replace(found, limit=found.limit - 1.0),
+        replace(found, offset=found.offset + 1.0),
+        part,
+    ]
+    for told in (found, *others):
+        problem = replace(whole)
+        problem.tell(told)
+        assert told.is_of(problem) is (told is found)
+        assert (find_structure(problem) is told) is (told is found)
+        # What is made of the problem may be another one.
+        assert replace(problem).choice is None

@@ -1,5 +1,7 @@
 """The direct way to the matrix form against the declared model compiled by CVXPY."""
 
+from dataclasses import fields, replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,6 +12,9 @@ from models.allocation.sia.assembly import assemble, constraint_groups
 from models.allocation.sia.formulation import SiaFormulation, formulate_sia
 from models.allocation.sia.instance import sia_instance
 from models.clock import PhaseClock
+from solver.decomposition.structure import find_structure
+from solver.preparation import prepare
+from solver.problem import MatrixProblem
 from tests.models.allocation.sia.instances import random_parameters, random_snapshot
 from tests.models.placement.scenes import SEEDS, dice
 
@@ -61,3 +66,31 @@ def test_columns_are_those_of_the_groups_of_rows(seed: int) -> None:
 def test_on_a_recorded_input() -> None:
     recorded = load_instance("sia512_r180")
     assert_same(formulate_sia(recorded.snapshot, recorded.parameters, PhaseClock()))
+
+
+def assert_told_is_found(problem: MatrixProblem, *, may_be_untold: bool) -> None:
+    """The choice form that comes with the program is the one that is found in its columns."""
+    told, found = problem.choice, find_structure(replace(problem))
+    if told is None:
+        assert found is None or may_be_untold
+        return
+    assert found is not None
+    assert told.is_of(problem)
+    np.testing.assert_array_equal(told.coupling.toarray(), found.coupling.toarray())
+    for field in fields(found):
+        if field.name != "coupling":
+            np.testing.assert_array_equal(getattr(told, field.name), getattr(found, field.name), err_msg=field.name)
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=SEEDS)
+def test_jobs_are_merged_as_their_columns_are(seed: int) -> None:
+    rng = dice(seed)
+    snapshot, parameters = random_snapshot(rng), random_parameters(rng)
+    clones = tuple(replace(job, id=f"{job.id}-{k}", current=None) for k in range(3) for job in snapshot.jobs)
+    for jobs in (snapshot.jobs, snapshot.jobs + clones):
+        instance = sia_instance(replace(snapshot, jobs=jobs), parameters, PhaseClock())
+        problem, has_single_unit = assemble(instance), bool((instance.rows.limits == 1).any())
+        if not prepare(problem).conflicts:
+            assert_told_is_found(problem, may_be_untold=has_single_unit)
+            assert_told_is_found(prepare(problem).problem, may_be_untold=has_single_unit)
