@@ -1,3 +1,4 @@
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -191,7 +192,8 @@ def test_crius_assembles_data_and_tensor_parallel_stages() -> None:
 
 
 def test_a_transformer_on_gpus_of_a_snapshot() -> None:
-    result = plan_grids(GPT, A100, 4, [1, 2, 8])
+    # Kernels of small layers wait for the host, on eight GPUs, too.
+    result = plan_grids(replace(GPT, hidden_size=2048, sequence_length=1024), A100, 4, [1, 2, 8])
     assert {count for _, count in result.best} == {1, 2, 8}
     throughputs = [result.best["a100", count].throughput for count in (1, 2, 8)]
     assert throughputs == sorted(throughputs)
