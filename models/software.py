@@ -27,17 +27,19 @@ class Features:
     """What a software can run.
 
     sequence_parallel: activations that tensor parallelism replicates, split over its GPUs. virtual_stages: interleaved
-    pipelines. fused_attention: attention that does not write its scores. fp8: 8-bit matrix products; mxfp8: with a
-    scale for every 32 numbers. pipeline_zero: the highest ZeRO stage beside a pipeline. splits_sends: tensor ranks send
-    a part of an activation each to the next stage, not the whole of it. overlaps_sends: a stage computes while its
-    activations travel. context_parallel, expert_parallel: replicas that share sequences, by ring attention, and
-    experts. recomputes_by_stage: stages differ in their activation checkpointing, also in how many of their layers it
-    is of. zero_bubble: pipelines whose backward passes leave weights to passes of their own.
+    pipelines. fused_attention: attention that does not write its scores. fused_loss: a loss that keeps logits once, in
+    fp32. fp8: 8-bit matrix products; mxfp8: with a scale for every 32 numbers. pipeline_zero: the highest ZeRO stage
+    beside a pipeline. splits_sends: tensor ranks send a part of an activation each to the next stage, not the whole of
+    it. overlaps_sends: a stage computes while its activations travel. context_parallel, expert_parallel: replicas that
+    share sequences, by ring attention, and experts. recomputes_by_stage: stages differ in their activation
+    checkpointing, also in how many of their layers it is of. zero_bubble: pipelines whose backward passes leave weights
+    to passes of their own.
     """
 
     sequence_parallel: bool = True
     virtual_stages: bool = True
     fused_attention: bool = True
+    fused_loss: bool = True
     fp8: bool = True
     mxfp8: bool = False
     pipeline_zero: int = 1
@@ -52,6 +54,8 @@ class Features:
 # DeepSpeed: its pipeline engine has 1F1B alone, refuses ZeRO 2 and 3 and sends whole activations, one after another; of
 # its groups (pipe, data, model) none is of contexts, those of experts our executor makes for its own engine alone, and
 # under DeepSpeed its trainer has one checkpointing of all layers.
+# Loss: that of our trainer, as that of torch without compiling, keeps logits as they came, in fp32, and their gradient;
+# the native engine's peak on an H200 says so (`python -m benchmarks gpu-steps --again`), DeepSpeed's has not been read.
 # Megatron: arguments of its training scripts; ZeRO 1 is its distributed optimiser; MXFP8 is that of Transformer Engine.
 # `--recompute-num-layers` and `--recompute-granularity` are read by every rank for itself. Its core has
 # `--context-parallel-size` and `--expert-model-parallel-size`, that of 2021 has neither.
@@ -64,6 +68,7 @@ FEATURES = MappingProxyType(
         Software.DEEPSPEED: Features(
             sequence_parallel=False,
             virtual_stages=False,
+            fused_loss=False,
             fp8=False,
             splits_sends=False,
             overlaps_sends=False,
@@ -76,6 +81,6 @@ FEATURES = MappingProxyType(
         ),
         Software.MEGATRON_CORE: Features(mxfp8=True),
         Software.TORCH: Features(pipeline_zero=3, mxfp8=True),
-        Software.TORCH_EAGER: Features(pipeline_zero=3, zero_bubble=True),
+        Software.TORCH_EAGER: Features(fused_loss=False, pipeline_zero=3, zero_bubble=True),
     }
 )

@@ -34,8 +34,9 @@ Layer
     fp32; here norms are fused and keep their input.
 Embedding         V h parameters, and s h for learned positions; keeps a dropout mask
 Head              last norm, and V h parameters where it is not tied to the embedding; 2 s h V FLOPs; keeps the inputs
-                  of norm and product (2 e s h, replicated) and the logits in fp32 (4 s V, partitioned).
-                  Its all-reduce and that of the embedding are neglected beside 2 L others.
+                  of norm and product (2 e s h, replicated) and the logits in fp32 (4 s V, partitioned); without fused
+                  kernels of the loss, as under DeepSpeed and torch-eager, 8 s V: with the logits as they came and their
+                  gradient. Its all-reduce and that of the embedding are neglected beside 2 L others.
 
 Attention that is fused neither keeps nor moves the s x s scores. Plain attention keeps (2 e + 1) a s^2 bytes of them,
 partitioned, and moves 6 e a s^2. Checkpointing `selective` repeats what costs little for what it keeps. Where attention
@@ -385,7 +386,7 @@ def _head(model: Transformer, sizes: LayerSizes) -> LayerCost:
         forward_flops=2.0 * s * h * vocabulary,
         # Norm, product, and a softmax that reads and writes fp32 logits.
         memory_traffic_bytes=float(sizes.e * s * (3 * h + vocabulary) + 8 * s * vocabulary),
-        partitioned_activation_bytes=float(4 * s * vocabulary),
+        partitioned_activation_bytes=float((4 if FEATURES[model.software].fused_loss else 8) * s * vocabulary),
         replicated_activation_bytes=float(2 * sizes.e * s * h),
         kernels=LayerKernels(
             products=(Product(inputs=h, outputs=vocabulary, tokens=s, by_outputs=True),),

@@ -24,9 +24,10 @@ def test_measured_steps_are_predicted_as_is_said() -> None:
     assert errors["rows"] == 22
     assert errors["calibrated median %"] < 10  # type: ignore[operator]
     assert errors["within %"] > 80  # type: ignore[operator]
-    # Neither what selective checkpointing repeats here nor all copies of logits are known.
+    # What selective checkpointing keeps here is not known.
     for row in rows:
-        assert row["predicted_bytes"] == pytest.approx(row["measured_bytes"], rel=0.25)
+        error = 0.13 if row["checkpointing"] == "selective" else 0.04
+        assert row["predicted_bytes"] == pytest.approx(row["measured_bytes"], rel=error)
 
 
 def test_without_a_gpu_nothing_is_measured(tmp_path: Path) -> None:

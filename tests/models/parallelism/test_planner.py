@@ -153,8 +153,8 @@ def test_a_given_plan_is_evaluated_whatever_its_memory() -> None:
 
 
 def test_of_ways_to_train_given_degrees_the_one_that_fits_is_taken() -> None:
-    """32 sequences at once fit with full checkpointing only, which takes longer."""
-    degrees = Degrees(pp=1, dp=1, tp=1, num_micro_batches=1)
+    """16 sequences at once fit with full checkpointing only, which takes longer."""
+    degrees = Degrees(pp=1, dp=1, tp=1, num_micro_batches=2)
     offers = (Offer(gpu_type=KIND, gpus_per_node=4, counts=(1,)),)
     choices = Choices(checkpointing=ALL_CHECKPOINTING)
     found = answer(replace(REQUEST, offers=offers, planner=Planner.GIVEN, degrees=degrees, choices=choices))

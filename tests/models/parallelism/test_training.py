@@ -67,8 +67,8 @@ def test_the_search_chooses_what_is_best_of_all_fixed_choices(
 
 
 def test_each_number_of_gpus_has_its_own_way() -> None:
-    """4 GPUs of 3 GB need to repeat what 16 have room for."""
-    found = answer(replace(request(3, (4, 16)), choices=Choices(checkpointing=ALL_CHECKPOINTING)))
+    """4 GPUs of 4 GB need to repeat what 16 have room for."""
+    found = answer(replace(request(4, (4, 16)), choices=Choices(checkpointing=ALL_CHECKPOINTING)))
     few, many = (Training.of(point.model).checkpointing for point in found.points)
     assert (few, many) == (Checkpointing.SELECTIVE, Checkpointing.NONE)
     assert {grid.num_gpus for grid in found.grids} == {4, 16}
