@@ -269,7 +269,9 @@ def _inverted(case: Case, other: Measured, gpu_type: str) -> float:
 
 
 def summary(rows: Sequence[Row]) -> Iterator[Row]:
-    """Errors by engine: median and largest, in percent, and how many times are within their intervals."""
+    """Errors by engine: median and largest, in percent, and how many times are within their intervals; not all rows
+    have another one whose coefficients tell them.
+    """
     for engine in dict.fromkeys(row["engine"] for row in rows):
         own = [row for row in rows if row["engine"] == engine]
         found: dict[str, object] = {"engine": engine, "rows": len(own)}
@@ -280,7 +282,11 @@ def summary(rows: Sequence[Row]) -> Iterator[Row]:
             if errors:
                 worst = max(errors, key=abs)
                 found |= {f"{label} median %": float(np.median(np.abs(errors))), f"{label} worst %": worst}
-        yield found | {"within %": 100 * statistics.mean(bool(row["within"]) for row in own)}
+        inverted = sum(row["inverted_s"] is not None for row in own)
+        yield found | {
+            "inverted rows": inverted,
+            "within %": 100 * statistics.mean(bool(row["within"]) for row in own),
+        }
 
 
 def _error(row: Row, name: str, unit: str) -> float:
