@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 from typing import Any, NoReturn
 
+from benchmarks.paths import FAULT
 from executor.launch.pulse import Pulse
 from executor.progress import Progress
 from executor.trainer.clock import CudaClock, HostClock
@@ -22,8 +23,6 @@ from executor.trainer.loop import Loop
 from executor.trainer.rank import ENGINES, leave_process
 from executor.training_job import TrainingJob, read_training_job
 from executor.training_options import Device
-
-FAULT = "fault.txt"
 
 
 def main(files: list[str]) -> None:
@@ -49,7 +48,8 @@ def _train(library: Any, job: TrainingJob) -> NoReturn:
         Loop(engine, clock, job, place, launch, folder, Pulse(os.environ), Progress()).run()
     except Exception as error:  # noqa: BLE001 - what does not train is a result, too
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / FAULT).write_text(f"{type(error).__name__}: {str(error).splitlines()[0]}\n")
+        said = next(iter(str(error).splitlines()), "")
+        (folder / FAULT).write_text(f"{type(error).__name__}: {said}\n")
     leave_process(0)
 
 

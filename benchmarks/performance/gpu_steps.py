@@ -27,8 +27,9 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from benchmarks.paths import RESULTS
+from benchmarks.paths import FAULT, RESULTS
 from benchmarks.rows import Row, command_line, show
+from benchmarks.suite.machine import environment
 from executor.extra import missing_extra
 from executor.launch.local import free_port
 from executor.metrics import metrics_path, read_metrics
@@ -52,8 +53,6 @@ from topology.gpu_catalogue import find_product, gpu_type_of
 
 _FILE = RESULTS / "gpu_steps.json"
 _STEPS, _SETTLED, _MICRO_BATCHES = 8, 3, 4
-# Of `gpu_rank`, which loads torch.
-_FAULT = "fault.txt"
 _NONE, _SELECTIVE, _FULL = Checkpointing.NONE, Checkpointing.SELECTIVE, Checkpointing.FULL
 # What plans for an engine are made for.
 _SOFTWARE = {EngineName.NATIVE: Software.TORCH_EAGER, EngineName.DEEPSPEED: Software.DEEPSPEED}
@@ -190,7 +189,7 @@ def _measured(case: Case, folder: Path) -> Measured:
     path = metrics_path(folder, 0)
     steps = list(read_metrics(path))[_SETTLED:] if path.exists() else []
     if len(steps) < _STEPS - _SETTLED:
-        fault = folder / _FAULT
+        fault = folder / FAULT
         return Measured(case=case, fault=fault.read_text().strip() if fault.exists() else "not reached")
 
     def median(field: str) -> float:
@@ -270,7 +269,9 @@ def _inverted(case: Case, other: Measured, gpu_type: str) -> float:
 
 
 def summary(rows: Sequence[Row]) -> Iterator[Row]:
-    """Errors by engine: median and largest, in percent, and how many times are within their intervals."""
+    """Errors by engine: median and largest, in percent, and how many times are within their intervals; not all rows
+    have another one whose coefficients tell them.
+    """
     for engine in dict.fromkeys(row["engine"] for row in rows):
         own = [row for row in rows if row["engine"] == engine]
         found: dict[str, object] = {"engine": engine, "rows": len(own)}
@@ -281,7 +282,11 @@ def summary(rows: Sequence[Row]) -> Iterator[Row]:
             if errors:
                 worst = max(errors, key=abs)
                 found |= {f"{label} median %": float(np.median(np.abs(errors))), f"{label} worst %": worst}
-        yield found | {"within %": 100 * statistics.mean(bool(row["within"]) for row in own)}
+        inverted = sum(row["inverted_s"] is not None for row in own)
+        yield found | {
+            "inverted rows": inverted,
+            "within %": 100 * statistics.mean(bool(row["within"]) for row in own),
+        }
 
 
 def _error(row: Row, name: str, unit: str) -> float:
@@ -317,6 +322,7 @@ def main(
             "command": command_line(),
             "gpu_type": gpu_type,
             "gpu": _gpu(),
+            "environment": asdict(environment()),
             "steps": _STEPS,
             "settled": _SETTLED,
             "micro_batches": _MICRO_BATCHES,

@@ -223,33 +223,37 @@ class _SharedCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, logits: torch.Tensor, labels: torch.Tensor, first: int, group: Any) -> torch.Tensor:
-        largest = logits.amax(dim=-1).float()
-        _reduce(largest, group, dist.ReduceOp.MAX)
-        shares = torch.sub(logits, largest.unsqueeze(-1)).exp_()
-        total = shares.sum(dim=-1)
-        _reduce(total, group)
-        columns = labels - first
+        ignored, columns = labels == IGNORED, labels - first
         elsewhere = (columns < 0) | (columns >= logits.shape[-1])
         columns = columns.masked_fill(elsewhere, 0).unsqueeze(-1)
         hit = logits.gather(-1, columns).squeeze(-1).float().masked_fill(elsewhere, 0.0)
-        _reduce(hit, group)
-        shares /= total.unsqueeze(-1)
-        counts = (labels != IGNORED) / (labels != IGNORED).sum().clamp(min=1)
-        ctx.save_for_backward(shares, columns, elsewhere, counts)
+        largest = logits.amax(dim=-1).float()
+        if group is None:
+            shares = logits.softmax(dim=-1, dtype=torch.float32)
+            # Of the largest logit the share is 1 / total.
+            total = shares.amax(dim=-1).reciprocal_()
+        else:
+            dist.all_reduce(largest, op=dist.ReduceOp.MAX, group=group)
+            shares = torch.sub(logits, largest.unsqueeze(-1)).exp_()
+            total = shares.sum(dim=-1)
+            dist.all_reduce(total, group=group)
+            dist.all_reduce(hit, group=group)
+            shares /= total.unsqueeze(-1)
+        losses = total.log() + largest - hit
+        num_counted = (~ignored).sum().clamp(min=1)
+        ctx.save_for_backward(shares, columns, elsewhere, ~ignored / num_counted)
         ctx.dtype = logits.dtype
-        return ((total.log() + largest - hit) * counts).sum()
+        # Not times zero, which infinity makes NaN.
+        return losses.masked_fill(ignored, 0.0).sum() / num_counted
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None, None]:
+        if torch.is_grad_enabled():
+            raise RuntimeError("the gradient of this loss has no graph (create_graph)")
         shares, columns, elsewhere, counts = ctx.saved_tensors
         ones = torch.ones_like(columns, dtype=shares.dtype).masked_fill_(elsewhere.unsqueeze(-1), 0.0)
         shares.scatter_add_(-1, columns, -ones)
         return shares.mul_((gradient * counts).unsqueeze(-1)).to(ctx.dtype), None, None, None
-
-
-def _reduce(values: torch.Tensor, group: Any, operation: Any = dist.ReduceOp.SUM) -> None:
-    if group is not None:
-        dist.all_reduce(values, op=operation, group=group)
 
 
 class CrossEntropy:
@@ -262,8 +266,21 @@ class CrossEntropy:
         self._vocabulary_size = vocabulary_size
 
     def __call__(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """Logits (batch, sequence, columns of this rank), labels (batch, sequence) -> mean loss, a scalar."""
+        """Logits (batch, sequence, columns of this rank), labels (batch, sequence) -> mean loss, a scalar.
+
+        Raises
+        ------
+        RuntimeError
+            When a label is neither IGNORED nor a token of the vocabulary, or the ranks have fewer columns than that: a
+            GPU says so of labels later, as no step waits for it.
+        """
         columns = logits.shape[-1]
+        if columns * self._context.tensor_degree < self._vocabulary_size:
+            raise RuntimeError(
+                f"logits of {columns * self._context.tensor_degree} tokens; the vocabulary has {self._vocabulary_size}"
+            )
+        known = (labels == IGNORED) | ((labels >= 0) & (labels < self._vocabulary_size))
+        torch._assert_async(known.all(), f"a label is no token of the {self._vocabulary_size} of the vocabulary")
         first = self._context.tensor_rank * columns
         padded = columns - max(0, min(columns, self._vocabulary_size - first))
         if padded:

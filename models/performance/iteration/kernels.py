@@ -124,7 +124,7 @@ class Machine:
     traffic: float
     launch_s: float
     num_multiprocessors: int | None
-    host_s: float = 0.0
+    host_s: float
 
 
 # No slots: what is the same for all sizes is cached in the instance.
@@ -206,6 +206,7 @@ _USUAL = Machine(
     traffic=1.0,
     launch_s=0.0,
     num_multiprocessors=None,
+    host_s=0.0,
 )
 
 

@@ -52,6 +52,11 @@ def too_few(model: Transformer, context: LayerContext) -> PipelineLayers:
     return PipelineLayers(before=built.before, layers=built.layers[1:], after=built.after, loss=built.loss)
 
 
+def fails(*_: object) -> None:
+    """And says nothing."""
+    raise RuntimeError
+
+
 def nothing(model: Transformer, context: LayerContext) -> None:
     """Forgets to return anything."""
 

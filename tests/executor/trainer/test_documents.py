@@ -112,6 +112,29 @@ def test_labels_that_are_left_out_have_no_part_in_the_mean() -> None:
         torch.autograd.grad(found, half)[0].float(), torch.autograd.grad(expected, whole)[0], atol=1e-3, rtol=1e-2
     )
     assert loss(logits, torch.full_like(labels, IGNORED)).item() == 0.0
+    # Not even what is no number.
+    expected = loss(logits, labels)
+    for bad in (float("nan"), float("inf")):
+        assert loss(logits.masked_fill((labels == IGNORED).unsqueeze(-1), bad), labels) == expected
+
+
+def test_labels_beyond_the_vocabulary_are_refused() -> None:
+    loss = CrossEntropy(LayerContext(), 5)
+    for wrong in (-1, 5, 7):
+        with pytest.raises(RuntimeError, match="a label is no token of the 5 of the vocabulary"):
+            loss(torch.zeros(1, 2, 8), torch.tensor([[0, wrong]]))
+    with pytest.raises(RuntimeError, match="logits of 4 tokens; the vocabulary has 5"):
+        loss(torch.zeros(1, 2, 4), torch.tensor([[0, 4]]))
+
+
+def test_a_loss_has_one_gradient() -> None:
+    logits = torch.randn(1, 2, 5, requires_grad=True)
+    loss = CrossEntropy(LayerContext(), 5)(logits, torch.tensor([[0, 4]]))
+    with pytest.raises(RuntimeError, match="has no graph"):
+        loss.backward(create_graph=True)
+    loss.backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
 
 
 def test_stages_in_the_middle_read_documents_and_no_tokens(tmp_path: Path) -> None:

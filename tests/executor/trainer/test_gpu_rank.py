@@ -22,8 +22,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.training]
 
 def test_a_rank_trains_one_after_another_whatever_becomes_of_them(tmp_path: Path) -> None:
     job = replace(tiny_job(engine=EngineName.NATIVE), num_steps=2)
-    jobs = [replace(job, metrics_folder=str(tmp_path / name)) for name in ("first", "broken", "last")]
+    jobs = [replace(job, metrics_folder=str(tmp_path / name)) for name in ("first", "broken", "silent", "last")]
     jobs[1] = replace(jobs[1], layers_hook="nowhere:layers")
+    jobs[2] = replace(jobs[2], layers_hook="tests.executor.trainer.hooks:fails")
     files = [str(tmp_path / f"{k}.json") for k in range(len(jobs))]
     for one, file in zip(jobs, files, strict=True):
         write_training_job(one, Path(file))
@@ -34,3 +35,4 @@ def test_a_rank_trains_one_after_another_whatever_becomes_of_them(tmp_path: Path
     for name in ("first", "last"):
         assert [step.step for step in read_metrics(metrics_path(tmp_path / name, 0))] == [1, 2]
     assert (tmp_path / "broken" / "fault.txt").read_text(encoding="utf-8").startswith("InputError: ")
+    assert (tmp_path / "silent" / "fault.txt").read_text(encoding="utf-8") == "RuntimeError: \n"

@@ -127,6 +127,7 @@ MACHINE = Machine(
     traffic=1.0,
     launch_s=0.0,
     num_multiprocessors=None,
+    host_s=0.0,
 )
 
 

@@ -25,6 +25,7 @@ MACHINE = Machine(
     traffic=1.0,
     launch_s=0.0,
     num_multiprocessors=None,
+    host_s=0.0,
 )
 PRODUCT = Product(inputs=256, outputs=384, tokens=512, by_outputs=True)
 LAYER = LayerKernels(products=(PRODUCT,), number_bytes=0.0)
