@@ -1,6 +1,7 @@
 """Connections on a real socket: who asks too slowly is not waited for, and health is told to all."""
 
 import asyncio
+import re
 import socket
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -110,6 +111,33 @@ def test_the_rest_of_a_body_that_was_refused_is_not_waited_for(hasty: httpx.Clie
     with _connection(hasty) as connection:
         connection.sendall(_POST.replace(b"application/json", b"text/plain"))
         assert _dripped(connection, b" ").startswith(b"HTTP/1.1 415 ")
+
+
+@pytest.mark.parametrize("when", ["at once", "later"])
+@pytest.mark.parametrize(
+    ("body", "status"), [(b"{}", b"422"), (b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", b"400")]
+)
+def test_a_request_that_offers_an_upgrade_is_answered_as_any_other_and_its_body_is_no_request(
+    client: httpx.Client, when: str, body: bytes, status: bytes
+) -> None:
+    offer = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\nContent-Length: %d\r\n"
+    head = _POST.replace(b"Content-Length: 1000\r\n", offer % len(body))
+    with _connection(client) as connection:
+        for part in (head + body,) if when == "at once" else (head, body):
+            connection.sendall(part)
+            # It is read before the next one comes.
+            client.get("/healthz")
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        with connection.makefile("rb") as file:
+            answers = file.read()
+    assert re.findall(rb"HTTP/1.1 (\d+) ", answers) == [status, b"200"]
+
+
+@pytest.mark.parametrize("more", [b"Host: other\r\n\r\n", b"x-more: " + 65_536 * b"x"])
+def test_a_head_with_two_hosts_or_without_end_is_refused(hasty: httpx.Client, more: bytes) -> None:
+    with _connection(hasty) as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n" + more)
+        assert _dripped(connection, b"").startswith(b"HTTP/1.1 400 ")
 
 
 @pytest.mark.slow
