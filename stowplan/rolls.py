@@ -80,7 +80,7 @@ class Roll(Generic[K]):
 
         It must be a function of the record, of the objects `same`, of what is `equal`, and of the record's elements of
         the arrays `beside` (n,), which are compared by identity where they are objects. It is asked for those records
-        alone for which none of that is as it was.
+        alone for which none of that is as it was. No other caller may have the same `name`, a literal.
         """
         marks = tuple(_marks(array) for array in beside)
         known, rows, before = self._found.get(name), None, self._before

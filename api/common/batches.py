@@ -4,6 +4,7 @@ What comes while it is busy is prepared one after another, and then finished tog
 step that runs and the next one, and threads do not take turns with locks.
 """
 
+import logging
 import queue
 import threading
 from asyncio import AbstractEventLoop, Future, get_running_loop
@@ -20,6 +21,7 @@ PreparedT = TypeVar("PreparedT")
 DoneT = TypeVar("DoneT")
 # Prepared before the first of them is finished: a few milliseconds of small requests.
 _MOST = 8
+_logger = logging.getLogger("stowplan.api.common.batches")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +46,11 @@ class _Word(Enum):
 
 
 class Batches(Generic[PreparedT, DoneT]):
-    """Does what is asked in one thread; `finish` gives what each has led to, an exception for one that failed. It may
-    be called for none."""
+    """Does what is asked in one thread; `finish` gives what each has led to, an exception for one that failed.
+
+    It is also called for none: after `wake`, and where nothing that was asked for could be prepared. What it raises
+    then is logged.
+    """
 
     def __init__(
         self, name: str, finish: Callable[[Sequence[Prepared[PreparedT]]], Sequence[DoneT | Exception]]
@@ -119,8 +124,10 @@ class Batches(Generic[PreparedT, DoneT]):
         done: Sequence[DoneT | Exception]
         try:
             done = self._finish(ready)
-        except Exception as error:  # noqa: BLE001 - the same
+        except Exception as error:
             done = [error] * len(ready)
+            if not ready:
+                _logger.exception("%s: nobody asked for what failed", self._thread.name)
         _tell(asked, done)
 
 

@@ -24,8 +24,10 @@ class UnstoredEnds:
     def __init__(self, what: str, lost: str) -> None:
         self._what, self._lost = what, lost
         self._ends: list[tuple[str, Callable[[], object]]] = []
-        # Held also while one is written: who drops one knows then that nobody writes it any more.
-        self._lock = threading.Lock()
+        # Held while one is written: who drops one knows then that nobody writes it any more.
+        self._writing = threading.Lock()
+        # Taken within `_writing`, and never for as long as the database takes.
+        self._listing = threading.Lock()
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -34,23 +36,28 @@ class UnstoredEnds:
 
         `write` raises StoreError when the database does not take it, and may be called many times then.
         """
-        with self._lock:
-            if not any(other == id_ for other, _ in self._ends):
+        with self._writing:
+            with self._listing:
+                is_first = not any(other == id_ for other, _ in self._ends)
+            if is_first:
                 try:
                     write()
                     return
                 except StoreError:
                     _logger.exception("%s of %s cannot be stored yet", self._what, id_)
-            self._keep(id_, write)
+            self.keep(id_, write)
 
     def keep(self, id_: str, write: Callable[[], object]) -> None:
-        """Do what `write` does, without trying now: the database has just taken nothing at all."""
-        with self._lock:
-            self._keep(id_, write)
+        """Do what `write` does, without trying now: the database has just taken nothing at all. Waits for no write."""
+        with self._listing:
+            self._ends.append((id_, write))
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="unstored-ends", daemon=True)
+                self._thread.start()
 
     def drop(self, id_: str) -> None:
         """Forget what waits for an id: it was deleted."""
-        with self._lock:
+        with self._writing, self._listing:
             self._ends = [end for end in self._ends if end[0] != id_]
 
     def close(self) -> None:
@@ -58,12 +65,6 @@ class UnstoredEnds:
         self._closing.set()
         if self._thread is not None:
             self._thread.join()
-
-    def _keep(self, id_: str, write: Callable[[], object]) -> None:
-        self._ends.append((id_, write))
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="unstored-ends", daemon=True)
-            self._thread.start()
 
     def _run(self) -> None:
         is_last = False
@@ -77,15 +78,18 @@ class UnstoredEnds:
 
     def _write_first(self) -> bool:
         """Whether the first one is written; False also when there is none."""
-        with self._lock:
+        with self._writing:
             if not self._ends:
                 return False
+            id_, write = self._ends[0]
             try:
-                self._ends[0][1]()
+                write()
             except StoreError:
                 return False
             except Exception:
                 # It will never be taken, and must not keep the others from their turn.
-                _logger.exception("%s of %s cannot be stored", self._what, self._ends[0][0])
-            del self._ends[0]
+                _logger.exception("%s of %s cannot be stored", self._what, id_)
+            with self._listing:
+                # Others have come behind it at most.
+                del self._ends[0]
             return True

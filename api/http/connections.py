@@ -3,8 +3,9 @@
 import asyncio
 from typing import Any, ClassVar
 
+import h11
 from starlette.types import ASGIApp, Receive, Scope, Send
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from api.common.errors import OverloadedError
 from api.common.settings import Settings
@@ -13,14 +14,11 @@ from api.http.problems import problem_response
 # Answered however many connections there are, on up to this many more.
 _ALWAYS = ("/healthz", "/readyz", "/metrics")
 NUM_SPARE = 64
-# Of a head, or of what stands between parts of a body: more than any browser sends.
-MAX_HEAD_BYTES = 64 * 1024
 _CROWDED = "crowded"
 
 
-class LimitedProtocol(HttpToolsProtocol):
-    """Uvicorn's protocol, which waits for a request without end once its first byte has come, and reads heads of any
-    size, with an end to both.
+class LimitedProtocol(H11Protocol):
+    """Uvicorn's protocol, which waits for a request without end once its first byte has come, with an end to it.
 
     Connections beyond `max_connections` are marked for `CrowdedMiddleware`; beyond the spare ones they are closed.
     """
@@ -28,7 +26,6 @@ class LimitedProtocol(HttpToolsProtocol):
     header_timeout_s: ClassVar[float]
     max_connections: ClassVar[int]
     _end: asyncio.TimerHandle | None = None
-    _unparsed_bytes = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for the first request."""
@@ -41,25 +38,14 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Take what came. Bytes that complete nothing prolong nothing."""
-        self._unparsed_bytes += len(data)
         super().data_received(data)
-        if self._unparsed_bytes > MAX_HEAD_BYTES:
-            self.send_400_response("The head of the request is too large.")
         self._limit_waiting()
-
-    def on_headers_complete(self) -> None:
-        """Begin to answer; the head is parsed."""
-        self._unparsed_bytes = 0
-        super().on_headers_complete()
-
-    def on_body(self, body: bytes) -> None:
-        """Take a part of the body."""
-        self._unparsed_bytes = 0
-        super().on_body(body)
 
     def _limit_waiting(self) -> None:
         # The rest of a body whose request has been answered is waited for, too.
-        waits = self.cycle is None or self.cycle.response_complete
+        waits = self.conn.their_state is h11.IDLE or (
+            self.conn.their_state is h11.SEND_BODY and self.conn.our_state is h11.DONE
+        )
         if waits and self._end is None:
             self._end = self.loop.call_later(self.header_timeout_s, self.timeout_keep_alive_handler)
         elif not waits and self._end is not None:

@@ -95,6 +95,8 @@ class Endings:
         """
         if endings and stored is None:
             stored = self._stored_together(endings)
+        if isinstance(stored, StoreUnavailableError):
+            _logger.error("the ends of %d plans cannot be stored yet: %s", len(endings), stored)
         for k, ending in enumerate(endings):
             with _logged(ending.plan):
                 self._finish(ending, stored[k] if isinstance(stored, Sequence) else stored)

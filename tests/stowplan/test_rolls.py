@@ -1,5 +1,6 @@
 """What is carried over from sequence to sequence is what would be found anew."""
 
+import ast
 import gc
 import random
 import weakref
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from stowplan.living import Living
 from stowplan.rolls import Roll, Rolls, objects
+from tests.paths import ROOT
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,3 +112,16 @@ def test_a_roll_goes_with_its_owner_and_no_roll_keeps_those_before_the_last() ->
     owners.clear()
     gc.collect()
     assert all(each() is None for each in gone)
+
+
+def test_no_two_places_find_something_by_the_same_name() -> None:
+    asked = [
+        node.args[0]
+        for room in ("api", "models")
+        for path in (ROOT / room).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "each"
+    ]
+    names = [name.value for name in asked if isinstance(name, ast.Constant)]
+    assert len(names) == len(asked) > 20
+    assert len(set(names)) == len(names)

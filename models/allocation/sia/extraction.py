@@ -101,11 +101,15 @@ def _allocations(instance: SiaInstance, chosen: IntVector, slices: Mapping[str, 
     else:
         numbers = tuple(np.zeros(len(jobs), dtype=field.dtype) for field in fields)
     current, promised = instance.utility.current, instance.configurations.bandwidth_fraction.tolist()
+    as_it_runs = matrix.goodput[every[0], current] if len(instance.configurations) else numbers[0]
+    beside = (given, chosen, current, as_it_runs, *numbers)
 
     def made(rows: list[int]) -> Iterator[JobAllocation | None]:
         """What jobs get; nothing where they have no GPUs."""
-        columns = [array[rows].tolist() for array in (given, chosen, *numbers)]
-        for i, taken, c, goodput, batch_size, local_batch_size, accumulation_steps in zip(rows, *columns, strict=True):
+        columns = [array[rows].tolist() for array in beside]
+        for i, taken, c, now, goodput_now, goodput, batch_size, local_batch_size, accumulation_steps in zip(
+            rows, *columns, strict=True
+        ):
             if taken is None:
                 yield None
                 continue
@@ -113,9 +117,9 @@ def _allocations(instance: SiaInstance, chosen: IntVector, slices: Mapping[str, 
             gpus = node_gpus(taken, snapshot)
             change = change_of(cluster, before.get(job.id), taken)
             stays = change is Change.KEPT
-            if stays and c != current[i] and job.parallel_plan is not None:
+            if stays and c != now and job.parallel_plan is not None:
                 # It was chosen in another class, and goes on as it runs.
-                goodput = float(matrix.goodput[i, current[i]])
+                goodput = goodput_now
             estimate, share = instance.plans.get((i, c)), promised[c] if c >= 0 else 1.0
             plan, reached = plans.on(job, estimate, gpus, goodput, share=share, stays=stays)
             yield JobAllocation(
@@ -135,7 +139,9 @@ def _allocations(instance: SiaInstance, chosen: IntVector, slices: Mapping[str, 
     if instance.plans:
         # Each plan may have an estimate of its own.
         return tuple(allocation for allocation in made(placed.tolist()) if allocation is not None)
-    found = roll.each("allocation", np.object_, made, same=(cluster,), equal=as_goodput, beside=(given, *numbers))
+    found = roll.each(
+        "allocation", np.object_, made, same=(cluster, instance.configurations), equal=as_goodput, beside=beside
+    )
     return tuple(found[placed].tolist())
 
 

@@ -62,7 +62,12 @@ def goodput_violations(
     shares = np.array([share_of.get(job.id, np.nan) for job in jobs]) if share_of else np.zeros(len(jobs))
     of_allocation = (given, shares)
     c = roll.each(
-        "goodput shape", np.int64, lambda rows: map(shape, rows), same=(configurations,), beside=of_allocation
+        "goodput shape",
+        np.int64,
+        lambda rows: map(shape, rows),
+        same=(configurations,),
+        equal=promised is None,
+        beside=of_allocation,
     )
     fields = (matrix.goodput, matrix.batch_size, matrix.local_batch_size, matrix.accumulation_steps)
     numbers = tuple(field[np.arange(len(jobs)), c] if len(configurations) else np.zeros(len(jobs)) for field in fields)
@@ -98,6 +103,7 @@ def goodput_violations(
         np.bool_,
         lambda rows: (not any(faults(i, 0)) for i in rows),
         same=(cluster, configurations),
+        equal=promised is None,
         beside=(*of_allocation, models, *numbers),
     )
     if not is_right.all():

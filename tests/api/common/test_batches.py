@@ -90,6 +90,17 @@ def test_who_wakes_it_need_not_ask() -> None:
     assert desk.batches == [[]]
 
 
+def test_what_fails_and_was_asked_for_by_none_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    def finish(ready: Sequence[Prepared[int]]) -> list[int | Exception]:
+        raise OSError(f"the disk is full for {len(ready)}")
+
+    batches: Batches[int, int] = Batches("desk", finish)
+    batches.wake()
+    batches.close()
+    assert "desk: nobody asked for what failed" in caplog.text
+    assert "the disk is full for 0" in caplog.text
+
+
 def test_one_that_gives_up_keeps_no_other_from_its_answer() -> None:
     desk = Desk()
     batches: Batches[int, int] = Batches("desk", desk.finish)

@@ -1,5 +1,6 @@
 """Ends that the database did not take: in which order they are written, and when it is given up."""
 
+import threading
 from collections.abc import Iterator
 from functools import partial
 
@@ -8,7 +9,7 @@ import pytest
 from api.common import unstored
 from api.common.errors import StoreError
 from api.common.unstored import UnstoredEnds
-from tests.waiting import eventually
+from tests.waiting import LIMIT_S, eventually
 
 
 class Moody:
@@ -53,6 +54,25 @@ def test_they_are_written_in_order_when_the_database_takes_them(
     ends.write("d", partial(moody.write, "d"))
     eventually(lambda: len(moody.written) == 6)
     assert moody.written == ["d", "a", "b", "a", "c", "end of c"]
+
+
+def test_what_is_kept_waits_for_nothing_that_is_being_written(
+    moody: Moody, ends: UnstoredEnds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def busy(name: str) -> None:
+        writes.set()
+        assert kept.wait(LIMIT_S)
+        moody.write(name)
+
+    monkeypatch.setattr(unstored, "_AGAIN_S", 0.01)
+    writes, kept = threading.Event(), threading.Event()
+    ends.keep("busy", partial(busy, "busy"))
+    moody.takes = True
+    assert writes.wait(LIMIT_S)
+    ends.keep("d", partial(moody.write, "d"))
+    kept.set()
+    ends.close()
+    assert moody.written == ["a", "b", "a", "c", "busy", "d"]
 
 
 def test_one_that_is_never_taken_does_not_keep_the_others(moody: Moody, ends: UnstoredEnds) -> None:

@@ -1,6 +1,7 @@
 """Connections on a real socket: who asks too slowly is not waited for, and health is told to all."""
 
 import asyncio
+import re
 import socket
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -13,7 +14,7 @@ from starlette.responses import StreamingResponse
 
 from api.app import create_app
 from api.common.settings import IN_MEMORY, Settings
-from api.http.connections import MAX_HEAD_BYTES, NUM_SPARE
+from api.http.connections import NUM_SPARE
 from api.web import server_config
 from solver.pool import WorkerPool
 from tests.api.serving import serving
@@ -89,7 +90,7 @@ def test_a_head_that_comes_in_drops_is_not_waited_for(hasty: httpx.Client) -> No
 
 def test_the_second_head_of_a_connection_is_not_waited_for_either(hasty: httpx.Client) -> None:
     with _connection(hasty) as connection:
-        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nGET /")
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nGET")
         assert _dripped(connection, b"x").count(b"HTTP/1.1 200") == 1
 
 
@@ -106,32 +107,37 @@ def test_a_body_that_does_not_come_is_answered_408(hasty: httpx.Client, head: by
     assert b"within 0.5 s" in answer
 
 
-@pytest.mark.parametrize(
-    "before",
-    [
-        b"GET /",
-        b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nx-more: ",
-        _POST.replace(b"Content-Length: 1000", b"Transfer-Encoding: chunked") + b"1\r\n{\r\n1;x=",
-    ],
-)
-def test_a_head_without_end_is_refused(hasty: httpx.Client, before: bytes) -> None:
-    with _connection(hasty) as connection:
-        connection.sendall(before)
-        answer = _dripped(connection, b"x" * (MAX_HEAD_BYTES // 4))
-    assert answer.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 408 "))
-
-
-def test_a_large_body_is_no_large_head(hasty: httpx.Client) -> None:
-    content = b" " * (3 * MAX_HEAD_BYTES)
-    for body in (content, iter((content, content))):
-        answer = hasty.post("/v1/plans", content=body, headers={"Content-Type": "application/json"})
-        assert answer.json()["code"] == "malformed_json"
-
-
 def test_the_rest_of_a_body_that_was_refused_is_not_waited_for(hasty: httpx.Client) -> None:
     with _connection(hasty) as connection:
         connection.sendall(_POST.replace(b"application/json", b"text/plain"))
         assert _dripped(connection, b" ").startswith(b"HTTP/1.1 415 ")
+
+
+@pytest.mark.parametrize("when", ["at once", "later"])
+@pytest.mark.parametrize(
+    ("body", "status"), [(b"{}", b"422"), (b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", b"400")]
+)
+def test_a_request_that_offers_an_upgrade_is_answered_as_any_other_and_its_body_is_no_request(
+    client: httpx.Client, when: str, body: bytes, status: bytes
+) -> None:
+    offer = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\nContent-Length: %d\r\n"
+    head = _POST.replace(b"Content-Length: 1000\r\n", offer % len(body))
+    with _connection(client) as connection:
+        for part in (head + body,) if when == "at once" else (head, body):
+            connection.sendall(part)
+            # It is read before the next one comes.
+            client.get("/healthz")
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        with connection.makefile("rb") as file:
+            answers = file.read()
+    assert re.findall(rb"HTTP/1.1 (\d+) ", answers) == [status, b"200"]
+
+
+@pytest.mark.parametrize("more", [b"Host: other\r\n\r\n", b"x-more: " + 65_536 * b"x"])
+def test_a_head_with_two_hosts_or_without_end_is_refused(hasty: httpx.Client, more: bytes) -> None:
+    with _connection(hasty) as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n" + more)
+        assert _dripped(connection, b"").startswith(b"HTTP/1.1 400 ")
 
 
 @pytest.mark.slow

@@ -68,7 +68,9 @@ def test_ends_that_come_together_are_all_stored_and_told(*, takes_many: bool, mo
         assert [record and record.status for record in stored] == [PlanStatus.FAILED] * 4
 
 
-def test_ends_wait_once_for_a_database_that_takes_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ends_wait_once_for_a_database_that_takes_none(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     asked: list[str] = []
 
     def finish_plans(_: Any) -> list[bool]:
@@ -95,6 +97,7 @@ def test_ends_wait_once_for_a_database_that_takes_none(monkeypatch: pytest.Monke
         endings.finish(endings.take())
         # Who waits has the ends, which stay in memory until they are stored.
         assert asked == ["all"]
+        assert caplog.messages == ["the ends of 4 plans cannot be stored yet: another program writes"]
         assert len(running) == 4
         assert all(plan.events.closed for plan in plans)
         endings.close()

@@ -6,12 +6,18 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from benchmarks.workloads.generators import SiaSize, sia_snapshot
+from models.allocation.sia.extraction import _allocations
 from models.allocation.sia.formulation import SiaFormulation, formulate_sia
+from models.allocation.sia.goodput_check import goodput_violations
+from models.allocation.sia.instance import sia_instance
 from models.allocation.sia.parameters import SiaParameters
+from models.allocation.spread_check import SpreadAudit
 from models.clock import PhaseClock
+from models.parallel_plan import symmetric_plan
 from models.plan import Plan
 from models.workload import Job, NodeGpus, Snapshot
 from tests.models.allocation.sia.instances import solve
@@ -93,3 +99,50 @@ def test_a_fault_is_found_beside_all_that_was_right_the_round_before(seed: int) 
             # What was found wrong leaves nothing behind.
             assert model.violations(plan, objective) == []
         snapshot = later(snapshot, plan, rng)
+
+
+def test_promised_shares_without_any_are_not_what_none_are() -> None:
+    snapshot = sia_snapshot(SiaSize(num_gpus=16, num_jobs=8, num_types=1), 0)
+    model, plan, _ = planned(snapshot)
+    audit, it = SpreadAudit(snapshot.cluster), model.instance
+    k = next(k for k, each in enumerate(plan.allocations) if each.local_batch_size)
+    more = replace(plan.allocations[k], expected_goodput=1e9)
+    wrong = replace(plan, allocations=(*plan.allocations[:k], more, *plan.allocations[k + 1 :]))
+    for promised, is_told in ((None, True), ({}, False), (None, True)):
+        found = [*goodput_violations(snapshot, it.configurations, it.matrix, wrong, audit, promised)]
+        assert bool(found) is is_told
+
+
+def test_what_a_job_goes_on_with_is_told_anew_where_that_was_all_that_changed() -> None:
+    """It was chosen in another configuration, and keeps its GPUs: it reaches what it had reached."""
+    cold = sia_snapshot(SiaSize(num_gpus=16, num_jobs=8, num_types=1), 0)
+    _, plan, _ = planned(cold)
+    given = {each.job_id: each for each in plan.allocations}
+
+    def running(job: Job) -> Job:
+        n, gpus = given[job.id].num_gpus, given[job.id].gpus
+        whole = symmetric_plan(
+            num_layers=1,
+            pp=1,
+            dp=n,
+            tp=1,
+            global_batch=n,
+            num_micro_batches=1,
+            gpu_type=given[job.id].gpu_type,
+            gpus=tuple((part.node, gpu) for part in gpus for gpu in part.gpus),
+        )
+        return replace(job, current=gpus, parallel_plan=whole)
+
+    jobs = tuple(running(job) for job in cold.jobs if job.id in given)
+    snapshot = Snapshot(cluster=cold.cluster, jobs=jobs)
+    it = sia_instance(snapshot, PARAMETERS, PhaseClock())
+    current = it.utility.current
+    chosen = (current + 1) % len(it.configurations)
+    slices = it.taken.running
+    for factor in (1.0, 2.0):
+        goodput = it.matrix.goodput.copy()
+        goodput[np.arange(len(jobs)), current] *= factor
+        reached = _allocations(replace(it, matrix=replace(it.matrix, goodput=goodput)), chosen, slices)
+        expected = goodput[np.arange(len(jobs)), current].tolist()
+        assert [each.expected_goodput for each in reached] == expected
+        assert min(expected) > 0
