@@ -1,8 +1,8 @@
 """The program solved by its schedules: few of the very many are needed.
 
 0. A point that is known: who has reserved GPUs has them, who runs stays, and others start where there is room left, the
-   least work by weight first. Where that is feasible, or without these others, there is an answer whenever the time
-   ends.
+   least work by weight first; or without these others. The best of these that is feasible is an answer whenever the
+   time ends.
 1. The relaxation, by taking in the schedules that pay at the prices of GPUs (`solver.decomposition.sifting`): a bound
    for all, and reduced costs; and from there a point at which every job has one configuration now, job by job. Of many
    jobs, few of which are split, that is mostly a plan within a narrow gap.
@@ -20,7 +20,7 @@ nothing of these where such a job must wait on: the gap that is asked for is of 
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -116,10 +116,9 @@ class Search:
 
     def _offer_start(self) -> None:
         """Tell of the best of the points that are known."""
-        for point in self._starts():
-            if self._is_legal(point):
-                self._offer(point)
-                return
+        best = next(filter(self._is_legal, sorted(self._starts(), key=partial(value, self._instance))), None)
+        if best is not None:
+            self._offer(best)
 
     def _offer_rounded(self, rounded: FloatVector | None) -> None:
         """Tell of a point of the relaxation that splits no choice, where there is one and it is better."""

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 
 from models.allocation.horizon import search
-from models.allocation.horizon.assembly import relaxation
+from models.allocation.horizon.assembly import relaxation, value
 from models.allocation.horizon.formulation import HorizonFormulation, formulate_horizon
 from models.allocation.horizon.instance import HorizonInstance, horizon_instance
+from models.allocation.horizon.search import Search
 from models.clock import PhaseClock
 from models.workload import Snapshot
 from solver.decomposition import sifting
@@ -97,10 +98,25 @@ def test_a_limit_before_anything_is_solved_leaves_a_plan_that_is_checked(seed: i
     snapshot = rng.choice((tiered_snapshot, timed_snapshot))(rng)
     formulation = HorizonFormulation(horizon_instance(snapshot, parameters, PhaseClock()))
     result = formulation.solve(SolveOptions(solver="auto", time_limit_s=1e-9), SolveMonitor())
-    if result.incumbent is not None and result.objective is not None:
-        assert not violations(formulation.problem, result.incumbent)
-        plan = formulation.extract(result.incumbent, PhaseClock())
-        assert formulation.violations(plan, result.objective) == []
+    if result.incumbent is None or result.objective is None:
+        assert solve(formulation.problem, SolveOptions()).termination is TerminationReason.INFEASIBLE
+        return
+    assert not violations(formulation.problem, result.incumbent)
+    plan = formulation.extract(result.incumbent, PhaseClock())
+    assert formulation.violations(plan, result.objective) == []
+
+
+@pytest.mark.parametrize("tail", [0.0, 0.5])
+@pytest.mark.parametrize("speed", [1.1, 7.5])
+def test_a_limit_before_anything_is_solved_leaves_the_best_that_is_known(speed: float, tail: float) -> None:
+    """A job starts with the least GPU seconds, on one GPU, unless it ends earlier on eight behind the horizon."""
+    waiting = job("x", 10_000.0, {1: 1.0, 8: speed}, remaining_s=10_000.0)
+    parameters = replace(PARAMETERS, tail=tail)
+    it = instance_of(Snapshot(cluster=cluster(node("n", 8)), jobs=(waiting,)), parameters)
+    result = HorizonFormulation(it).solve(SolveOptions(solver="auto", time_limit_s=1e-9), SolveMonitor())
+    known = Search(it, SolveOptions(), SolveMonitor())._starts()
+    assert result.objective == min(value(it, point) for point in known)
+    assert result.objective == pytest.approx(min(10 + 10_000, 960 + 10 + 10_000 / speed))
 
 
 def test_what_is_known_first_keeps_to_the_calendar() -> None:
