@@ -32,10 +32,11 @@ class Backlog:
         counts = (self.together_s > 0) & (weight > 0)
         by_weight = np.divide(self.together_s, weight, out=np.full_like(weight, np.inf), where=counts)
         order = np.argsort(by_weight, kind="stable")
-        before = np.concatenate([[0.0], np.cumsum(np.where(counts, weight, 0.0)[order])])
+        # Added up from behind: of one that is far heavier and goes first, a difference would leave nothing of others.
+        behind = np.append(np.cumsum(np.where(counts, weight, 0.0)[order][::-1])[::-1], 0.0)
         # Jobs with as much left wait for each other, however that was rounded.
-        behind = before[-1] - before[np.searchsorted(by_weight[order], by_weight * (1.0 - _EQUAL), side="left")]
-        return np.where(counts, behind * self.together_s, 0.0)
+        first = np.searchsorted(by_weight[order], by_weight * (1.0 - _EQUAL), side="left")
+        return np.where(counts, behind[first] * self.together_s, 0.0)
 
 
 def together_s(seconds: FloatMatrix, shapes: Shapes, num_gpus: FloatVector, efficiency: float) -> FloatVector:

@@ -68,6 +68,13 @@ def test_equal_jobs_wait_for_each_other_and_jobs_without_weight_for_nobody() -> 
     assert lost_s.tolist() == [40.0, 40.0, 60.0, 0.0, 0.0]
 
 
+def test_a_job_that_is_far_heavier_takes_nothing_from_those_behind_it() -> None:
+    """It goes first, and what the others lose by one another is still theirs."""
+    backlog = Backlog(begins_s=60.0, left=np.zeros(0), together_s=np.array([1e-4, 1e8, 1e15]))
+    lost_s = backlog.lost_s(np.array([1e12, 1e-6, 1.0]))
+    assert lost_s == pytest.approx([1e12 * 1e-4, 1e8 * (1 + 1e-6), 1e15], rel=1e-9)
+
+
 def test_the_check_of_a_backlog_grows_with_the_jobs() -> None:
     def check(num_jobs: int) -> int:
         jobs = tuple(job(f"j{k}", 100.0 + k, {1: 1.0}) for k in range(num_jobs))
