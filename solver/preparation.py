@@ -22,6 +22,10 @@ from stowplan.errors import BackendError
 _OBJECTIVE_SCALE = (2.0**10, 2.0**20)
 # Beyond this costs come near what solvers take for infinite, and what is 1 is beyond the digits of double precision.
 _LARGEST_OBJECTIVE = 2.0**50
+# Factors beyond come near the end of double precision.
+_LARGEST_FACTOR = 2.0**1000
+# What is less after scaling down is within the tolerances of solvers.
+_SMALLEST_OBJECTIVE = 1e-6
 # What both solvers treat as zero or refuse.
 _SMALLEST_COEFFICIENT, _LARGEST_COEFFICIENT = 1e-9, 1e15
 _ROUNDING = 1e-9
@@ -32,12 +36,14 @@ _INTEGRALITY = 1e-6
 class Prepared:
     """A problem with the same feasible points and `factor` (a power of two) times the objective.
 
-    `row_factors` (m,), also powers of two, are what the rows were multiplied with. `conflicts` names rows and bounds
-    each of which alone makes the problem infeasible.
+    `row_factors` (m,), also powers of two, are what the rows were multiplied with. `unseen`: what terms of the
+    objective that solvers do not see beside the largest are worth, as declared; infinite where they have no bounds.
+    `conflicts` names rows and bounds each of which alone makes the problem infeasible.
     """
 
     problem: MatrixProblem
     factor: float
+    unseen: float
     row_factors: FloatVector
     conflicts: tuple[str, ...]
 
@@ -54,7 +60,8 @@ def prepare(problem: MatrixProblem) -> Prepared:
     lower, upper = integer_bounds(problem)
     conflicts = _contradictions(problem, lower, upper)
     if conflicts:
-        return Prepared(problem=problem, factor=1.0, row_factors=np.ones(problem.num_rows), conflicts=conflicts)
+        ones = np.ones(problem.num_rows)
+        return Prepared(problem=problem, factor=1.0, unseen=0.0, row_factors=ones, conflicts=conflicts)
     factor = objective_factor(problem.objective)
     rows = 2.0 ** -np.floor(np.log2(np.minimum(1.0, row_scale(problem))))
     matrix = problem.matrix if (rows == 1.0).all() else sparse.csc_array(sparse.diags_array(rows) @ problem.matrix)
@@ -72,7 +79,7 @@ def prepare(problem: MatrixProblem) -> Prepared:
     choice = problem.choice
     if choice is not None and matrix is problem.matrix:
         scaled.tell(replace(choice, cost=choice.cost * factor, offset=choice.offset * factor))
-    return Prepared(problem=scaled, factor=factor, row_factors=rows, conflicts=())
+    return Prepared(problem=scaled, factor=factor, unseen=_unseen(scaled) / factor, row_factors=rows, conflicts=())
 
 
 def contradictions(problem: MatrixProblem) -> tuple[str, ...]:
@@ -120,7 +127,16 @@ def objective_factor(objective: FloatVector) -> float:
     largest, smallest = float(sizes.max()), float(sizes.min())
     low, high = _OBJECTIVE_SCALE
     factor = max(low / largest, 1.0) if largest <= high else max(high / largest, min(1.0, 1.0 / smallest))
-    return 2.0 ** round(math.log2(min(factor, _LARGEST_OBJECTIVE / largest)))
+    return 2.0 ** round(math.log2(min(factor, _LARGEST_OBJECTIVE / largest, _LARGEST_FACTOR)))
+
+
+def _unseen(scaled: MatrixProblem) -> float:
+    """What terms within the tolerances are worth together, of a problem whose largest cost could not be any larger."""
+    sizes = np.abs(scaled.objective)
+    if sizes.max(initial=0.0) < _LARGEST_OBJECTIVE / 2:
+        return 0.0
+    small = (sizes > 0) & (sizes < _SMALLEST_OBJECTIVE)
+    return float(sizes[small] @ np.maximum(np.abs(scaled.lower), np.abs(scaled.upper))[small])
 
 
 def _refuse_unrepresentable(problem: MatrixProblem) -> None:

@@ -5,6 +5,7 @@ against the problem as it was declared, its objective is computed here, and an o
 only feasible.
 """
 
+import math
 import threading
 import time
 from collections.abc import Mapping
@@ -77,7 +78,7 @@ def solve(problem: MatrixProblem, options: SolveOptions, monitor: SolveMonitor |
         raise InputError(f"the prices have shape {options.prices.shape}; {problem.name} has {problem.num_rows} rows")
     _open_log(options)
     prepared = prepare(problem)
-    watch = _Watch(problem, monitor, prepared.factor, started)
+    watch = _Watch(problem, monitor, prepared, started)
     if start is not None:
         watch.consider(start)
     result = _dispatch(backend, prepared, options, monitor, watch, started)
@@ -146,10 +147,10 @@ def _separable(problem: MatrixProblem) -> NativeOutcome:
 class _Watch:
     """Stands between a backend and whoever watches: unscales, checks, keeps the best incumbent."""
 
-    def __init__(self, problem: MatrixProblem, monitor: SolveMonitor, factor: float, started: float) -> None:
+    def __init__(self, problem: MatrixProblem, monitor: SolveMonitor, prepared: Prepared, started: float) -> None:
         self._problem = problem
         self._monitor = monitor
-        self._factor = factor
+        self._prepared = prepared
         self._started = started
         self.best: FloatVector | None = None
         self.objective: float | None = None
@@ -174,16 +175,21 @@ class _Watch:
         """Whether `x` (n,) is the best so far, which has been checked."""
         return self.best is not None and np.array_equal(x, self.best)
 
+    def declared(self, bound: float | None) -> float | None:
+        """A bound of the prepared problem as one of the declared, less what solvers did not see."""
+        if bound is None or not math.isfinite(self._prepared.unseen):
+            return None
+        return bound / self._prepared.factor - self._problem.sense.sign * self._prepared.unseen
+
     def forward(self, progress: Progress) -> None:
         """Pass progress on in the declared units, incumbents only when they hold."""
         news = progress.incumbent is not None and self.consider(progress.incumbent)
-        bound = finite(progress.bound)
         self._monitor.on_progress(
             replace(
                 progress,
                 elapsed_s=time.perf_counter() - self._started,
                 objective=self.objective,
-                bound=None if bound is None else bound / self._factor,
+                bound=self.declared(finite(progress.bound)),
                 incumbent=self.best if news else None,
             )
         )
@@ -193,29 +199,24 @@ def _settled(
     problem: MatrixProblem, factor: float, options: SolveOptions, result: SolveResult, watch: _Watch
 ) -> SolveResult:
     """Bring the backend's result back to the declared units and believe only what can be checked."""
-    bound = None if result.bound is None else result.bound / factor
-    if result.incumbent is not None:
-        point = result.incumbent
-        if not watch.knows(point):
-            point = rounded(problem, point)
-            broken = violations(problem, point)
-            if broken:
-                return _failed(result, f"{result.solver} returned an infeasible point: {broken[0]}")
-        # The factor is a power of two: both values are exactly those that the backend compared.
-        result = replace(result, incumbent=point, objective=problem.value(point), bound=bound)
-        result = _proved(result, options.relative_gap, factor)
-    else:
-        result = replace(result, bound=bound)
-        if result.termination is TerminationReason.INFEASIBLE and watch.best is not None:
-            return replace(
-                result,
-                termination=TerminationReason.FEASIBLE,
-                incumbent=watch.best,
-                objective=watch.objective,
-                bound=None,
-                message=f"{result.solver} claims that there is no solution, and one is known",
-            )
-    return _with_best(problem, result, watch)
+    bound = watch.declared(result.bound)
+    if result.incumbent is None:
+        return _with_best(replace(result, bound=bound), watch, factor)
+    point = result.incumbent
+    if not watch.knows(point):
+        point = rounded(problem, point)
+        broken = violations(problem, point)
+        if broken:
+            failed = _failed(result, f"{result.solver} returned an infeasible point: {broken[0]}")
+            return _with_best(failed, watch, factor)
+    # The factor is a power of two: both values are exactly those that the backend compared.
+    objective = problem.value(point)
+    if result.termination is TerminationReason.OPTIMAL:
+        distance = np.inf if bound is None else problem.sense.sign * (objective - bound)
+        if distance > options.relative_gap * abs(objective) + _rounding(objective, factor):
+            message = f"{result.solver} claims an optimum at a gap of {distance:g}"
+            result = replace(result, termination=TerminationReason.FEASIBLE, message=message)
+    return _with_best(replace(result, incumbent=point, objective=objective, bound=bound), watch, factor)
 
 
 def _failed(result: SolveResult, message: str) -> SolveResult:
@@ -230,29 +231,35 @@ def _failed(result: SolveResult, message: str) -> SolveResult:
     )
 
 
-def _proved(result: SolveResult, relative_gap: float, factor: float) -> SolveResult:
-    """Demote an optimum whose gap is wider than asked for and than rounding explains."""
-    if result.termination is not TerminationReason.OPTIMAL or result.objective is None or result.bound is None:
-        return result
-    distance = result.sense.sign * (result.objective - result.bound)
-    rounding = CROSSING_TOLERANCE * max(abs(result.objective), 1.0 / factor)
-    if distance <= relative_gap * abs(result.objective) + rounding:
-        return result
-    message = f"{result.solver} claims an optimum at a gap of {distance:g}"
-    return replace(result, termination=TerminationReason.FEASIBLE, limit=None, message=message)
+def _rounding(objective: float, factor: float) -> float:
+    """How far apart two values may be that are the same to a solver."""
+    return CROSSING_TOLERANCE * max(abs(objective), min(1.0, 1.0 / factor))
 
 
-def _with_best(problem: MatrixProblem, result: SolveResult, watch: _Watch) -> SolveResult:
-    """A limit never loses an incumbent that was known before: the warm start, or one reported on the way."""
-    if result.limit is None or watch.best is None or watch.objective is None:
+def _with_best(result: SolveResult, watch: _Watch, factor: float) -> SolveResult:
+    """No ending loses an incumbent that was known before: the warm start, or one reported on the way. Where it is
+    unbounded, none is worth anything."""
+    if watch.best is None or watch.objective is None or result.termination is TerminationReason.UNBOUNDED:
         return result
-    if result.objective is not None and problem.sense.sign * (watch.objective - result.objective) >= 0:
+    sign, rounding = result.sense.sign, _rounding(watch.objective, factor)
+    if result.objective is not None and sign * (result.objective - watch.objective) <= rounding:
         return result
-    bound = result.bound
-    if bound is not None and problem.sense.sign * (bound - watch.objective) > 0:
-        bound = watch.objective
+    termination, bound, message = result.termination, result.bound, result.message
+    if bound is None or sign * (bound - watch.objective) > rounding:
+        bound = None
+    else:
+        bound = sign * min(sign * bound, sign * watch.objective)
+    if bound is None or termination is not TerminationReason.OPTIMAL:
+        termination = TerminationReason.FEASIBLE
+    if result.limit is None:
+        message = f"{result.solver} ends as {result.termination} beside a better solution that is known; {message}"
     return replace(
-        result, termination=TerminationReason.FEASIBLE, incumbent=watch.best, objective=watch.objective, bound=bound
+        result,
+        termination=termination,
+        incumbent=watch.best,
+        objective=watch.objective,
+        bound=bound,
+        message=message,
     )
 
 

@@ -8,7 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from solver.feasibility import violations
+from solver.options import SolveOptions
 from solver.preparation import contradictions, prepare
+from solver.result import TerminationReason
+from solver.solve import solve
 from tests.solver.instances import INF, problem
 
 BASE = problem([[3, 4, 5], [0.1, 0, 0.3]], [-INF, 0.05], [8, 0.4], [4, -5, 7], offset=2.5)
@@ -42,6 +45,38 @@ def test_scaling_down_does_not_lose_small_terms() -> None:
     assert prepare(replace(BASE, objective=np.array([1e9, 1e6, 0]))).factor < 1.0
     # Beside 1e22 nothing of 1 is left, and solvers take 1e20 for infinite.
     assert 1e14 < prepare(replace(BASE, objective=np.array([1e22, 1.0, 0]))).problem.objective.max() < 1e16
+
+
+@pytest.mark.parametrize("solver", ["auto", "highs", "scip"])
+@pytest.mark.parametrize("dear", [1e14, 1e17, 1e19, 1e20, 1e22, 1e25, 1e30])
+@pytest.mark.parametrize("cheap", [1.0, 1e-3])
+def test_what_solvers_do_not_see_beside_the_largest_is_not_proven(cheap: float, dear: float, solver: str) -> None:
+    """Of three columns any two cover; the fourth is out of the question."""
+    covers = [[1, 1, 1, 0], [1, 0, 1, 1], [0, 1, 0, 1]]
+    instance = problem(covers, [1, 1, 1], [INF] * 3, [dear, 3 * cheap, cheap, 2 * cheap])
+    result = solve(instance, SolveOptions(solver=solver, relative_gap=0.0))
+    assert result.bound is not None
+    assert result.bound <= 3 * cheap
+    if result.termination is TerminationReason.OPTIMAL:
+        assert result.objective == 3 * cheap
+    else:
+        assert result.termination is TerminationReason.FEASIBLE
+        assert dear / cheap > 1e21
+
+
+def test_what_solvers_do_not_see_counts_as_much_as_it_is_worth() -> None:
+    """Noise beside what decides takes no proof, and what has no bounds takes all."""
+    instance = problem([[1, 1, 0, 0]], [1], [INF], [1e20, 1e18, 1e-7, 0])
+    assert solve(instance, SolveOptions(solver="highs")).termination is TerminationReason.OPTIMAL
+    unlimited = replace(instance, upper=np.array([1, 1, INF, 1]), integrality=np.zeros(4, dtype=np.bool_))
+    result = solve(unlimited, SolveOptions(solver="highs"))
+    assert (result.termination, result.bound) == (TerminationReason.FEASIBLE, None)
+
+
+@pytest.mark.parametrize("cost", [5e-324, 1e-310, 1e-300, 1e300])
+def test_the_smallest_and_the_largest_numbers_are_costs_like_others(cost: float) -> None:
+    result = solve(problem([[1, 1]], [1], [INF], [cost, 2 * cost]), SolveOptions(solver="highs"))
+    assert (result.termination, result.objective) == (TerminationReason.OPTIMAL, cost)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from solver.problem import MatrixProblem
 from solver.registry import BACKENDS
 from solver.result import Limit, SolveResult, SolveStatistics, TerminationReason
 from solver.sense import Sense
+from stowplan.arrays import FloatVector
 from stowplan.errors import InputError
 from tests.solver.instances import INF, problem
 
@@ -21,6 +22,11 @@ KNAPSACK = problem([[3, 4, 5]], [-INF], [8], [4, 5, 7], sense=Sense.MAXIMIZE)
 FEASIBLE = np.array([1.0, 1.0, 0.0])
 INFEASIBLE = np.array([1.0, 1.0, 1.0])
 FACTOR = prepare(KNAPSACK).factor
+
+
+def scaled(objective: float) -> float:
+    """Backends work on an objective times a power of two."""
+    return objective * FACTOR
 
 
 class Liar:
@@ -40,16 +46,17 @@ class Liar:
         return conclude(self, problem, self._outcome, SolveStatistics())
 
 
-def answer(outcome: NativeOutcome, *news: Progress, monitor: SolveMonitor | None = None) -> SolveResult:
+def answer(
+    outcome: NativeOutcome,
+    *news: Progress,
+    monitor: SolveMonitor | None = None,
+    start: FloatVector | None = None,
+    gap: float = 0.0,
+) -> SolveResult:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(solving, "BACKENDS", {**BACKENDS, Liar.name: "loaded below"})
         patch.setitem(solving._loaded, Liar.name, Liar(outcome, *news))
-        return solving.solve(KNAPSACK, SolveOptions(solver="liar", relative_gap=0.0), monitor)
-
-
-def scaled(objective: float) -> float:
-    """Backends work on an objective times a power of two."""
-    return objective * FACTOR
+        return solving.solve(KNAPSACK, SolveOptions(solver="liar", relative_gap=gap, warm_start=start), monitor)
 
 
 def test_an_infeasible_point_is_an_error() -> None:
@@ -111,13 +118,35 @@ def test_an_incumbent_that_was_reported_is_not_lost() -> None:
     assert (result.objective, result.bound) == (9, 12)
 
 
-def test_infeasible_beside_a_solution_proves_nothing() -> None:
-    result = answer(
-        NativeOutcome(ending=TerminationReason.INFEASIBLE), Progress(elapsed_s=0.1, incumbent=FEASIBLE, objective=0.0)
-    )
-    assert (result.termination, result.limit) == (TerminationReason.FEASIBLE, None)
-    assert (result.objective, result.bound) == (9, None)
-    assert "one is known" in result.message
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        NativeOutcome(ending=TerminationReason.OPTIMAL, point=INFEASIBLE, bound=scaled(16)),
+        NativeOutcome(ending=TerminationReason.OPTIMAL, point=np.array([1.0, 0, 0]), bound=scaled(4)),
+        NativeOutcome(ending=TerminationReason.INFEASIBLE),
+        NativeOutcome(ending=TerminationReason.INFEASIBLE_OR_UNBOUNDED),
+        NativeOutcome(ending=TerminationReason.NUMERICAL_ERROR),
+        NativeOutcome(ending=TerminationReason.OTHER_ERROR),
+    ],
+    ids=lambda outcome: outcome.ending.value,
+)
+def test_no_ending_loses_a_solution_that_is_known(outcome: NativeOutcome) -> None:
+    news = Progress(elapsed_s=0.1, incumbent=FEASIBLE, objective=0.0)
+    for result in (answer(outcome, start=FEASIBLE), answer(outcome, news)):
+        assert (result.termination, result.limit) == (TerminationReason.FEASIBLE, None)
+        assert (result.objective, result.bound) == (9, None)
+        assert "better solution that is known" in result.message
+
+
+def test_a_better_solution_that_is_known_is_as_optimal_within_the_gap() -> None:
+    worse = NativeOutcome(ending=TerminationReason.OPTIMAL, point=np.array([1.0, 0, 0]), bound=scaled(9.5))
+    result = answer(worse, start=FEASIBLE, gap=2.0)
+    assert (result.termination, result.objective, result.bound) == (TerminationReason.OPTIMAL, 9, 9.5)
+
+
+def test_unbounded_stays_so_beside_a_solution() -> None:
+    result = answer(NativeOutcome(ending=TerminationReason.UNBOUNDED), start=FEASIBLE)
+    assert (result.termination, result.incumbent) == (TerminationReason.UNBOUNDED, None)
 
 
 def test_progress_is_checked_and_rescaled() -> None:
