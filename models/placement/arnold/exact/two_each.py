@@ -45,11 +45,13 @@ class _Items:
         self.anywhere = [j for j, nodes in enumerate(free) if nodes == size]
         waiting: defaultdict[int, list[int]] = defaultdict(list)
         for j, nodes in enumerate(free):
+            if nodes == size:
+                continue
             # The last bin is for whatever is left.
             if waiting[size - nodes] and self.num_bins > 1:
                 self.filled.append([waiting[size - nodes].pop(), j])
                 self.num_bins -= 1
-            elif nodes != size:
+            else:
                 waiting[nodes].append(j)
         self.positions = sorted(j for left in waiting.values() for j in left)
         self.weights = [size - free[j] for j in self.positions]
@@ -115,7 +117,7 @@ class FewestMinipods:
     def _gallop(self) -> None:
         """An upper side by trades: in steps that double, then by halves."""
         failed, step = self.lower - 1, 1
-        while failed < self.free.size and self.upper is None:
+        while failed < self.free.size and self.upper is None and self.budget.ended_by is None:
             tried = min(failed + step, self.free.size)
             if not self._fits(tried):
                 failed, step = tried, 2 * step
@@ -123,7 +125,7 @@ class FewestMinipods:
 
     def _halve(self, failed: int, effort: tuple[int, int]) -> None:
         """Fewer than are known, by trades: those in the middle of what is left above what has failed."""
-        while self.upper is not None and self.upper - failed > 1:
+        while self.upper is not None and self.upper - failed > 1 and self.budget.ended_by is None:
             middle = (failed + self.upper) // 2
             if not self._fits(middle, effort):
                 failed = middle

@@ -193,7 +193,32 @@ def test_between_two_starts_of_trades_the_clock_is_asked(monkeypatch: pytest.Mon
     assert seeds == [1, 2]
 
 
+@pytest.mark.parametrize("num_free", [False, True])
+def test_no_more_trades_than_there_is_time_for(monkeypatch: pytest.MonkeyPatch, *, num_free: bool) -> None:
+    """Neither on the way up, where nothing fits, nor on the way down, where everything does."""
+    spent = budget()
+    tried: list[int] = []
+
+    def fits(self: FewestMinipods, num_minipods: int, *_: object) -> bool:
+        tried.append(num_minipods)
+        if num_free and num_minipods > 20:
+            return self._found(num_minipods, ())
+        if len(tried) >= 3:
+            spent.monitor.canceled.set()
+        return False
+
+    monkeypatch.setattr(FewestMinipods, "_fits", fits)
+    FewestMinipods(np.full(100, 4), 7, 10, 12, spent)._gallop()
+    assert len(tried) == 3
+
+
 def test_a_minipod_that_holds_just_a_group_goes_anywhere() -> None:
     components = in_pairs(np.array([5, 5, 4, 3, 2, 1]), 5, 4)
     assert components is not None
     assert sorted(j for component in components for j in component.tolist()) == list(range(6))
+
+
+def test_a_minipod_that_holds_just_a_group_is_in_one_component_in_any_order() -> None:
+    components = in_pairs(np.array([0, 5, 5]), 5, 1)
+    assert components is not None
+    assert sorted(j for component in components for j in component.tolist()) == list(range(3))
