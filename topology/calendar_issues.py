@@ -23,7 +23,7 @@ def calendar_issues(cluster: Cluster, entries: Sequence[CalendarEntry]) -> list[
     if not entries:
         return []
     too_many = list(_size_issues(entries))
-    if too_many or not entries:
+    if too_many:
         return too_many
     counts = Counter(entry.name for entry in entries)
     known = {node.id: None for node in cluster.nodes}
