@@ -163,7 +163,7 @@ def relaxation(instance: HorizonInstance) -> ChoiceProblem:
     has one schedule. Rows that couple are those that make the present placeable, `capacity[type]@k`,
     `rooms[type,tier,k]@k` and `tail[job]`, all of them. Columns of the tail are choices of their own."""
     found, num_tail = instance.schedules, instance.num_tail
-    of_pair, now_limits, _ = _now_rows(instance)
+    of_pair, now_limits, _ = now_rows(instance)
     # Of very many schedules the product would take longer than all else here.
     takes = sparse.csr_array(sparse.block_diag([of_pair.T, found.takes], format="csr"))
     coupling = cast("sparse.csr_array", Factored(_led(found.pair, of_pair.shape[1], found.held), takes))
@@ -193,7 +193,7 @@ def relaxation(instance: HorizonInstance) -> ChoiceProblem:
 
 def _placeable(instance: HorizonInstance) -> Iterator[ConstraintGroup]:
     """Sia's rows on the pairs, and those of rooms."""
-    left, limits, names = _now_rows(instance)
+    left, limits, names = now_rows(instance)
     used = np.flatnonzero(np.diff(left.indptr))
     if used.size:
         nothing = sparse.csr_array((used.size, len(instance.schedules)))
@@ -207,8 +207,8 @@ def _placeable(instance: HorizonInstance) -> Iterator[ConstraintGroup]:
         )
 
 
-def _now_rows(instance: HorizonInstance) -> tuple["sparse.csr_array", FloatVector, tuple[str, ...]]:
-    """Rows of the first interval over the pairs (m, P), their limits and names."""
+def now_rows(instance: HorizonInstance) -> tuple["sparse.csr_array", FloatVector, tuple[str, ...]]:
+    """Rows of the first interval over the pairs (m, P), their limits and names, as in the relaxation."""
     rows, rooms = instance.sia.rows, instance.rooms
     of_pair = sparse.csr_array(rows.coefficients[:, instance.pair_configurations].astype(np.float64))
     limits = rows.limits.astype(np.float64)
@@ -216,16 +216,6 @@ def _now_rows(instance: HorizonInstance) -> tuple["sparse.csr_array", FloatVecto
         return of_pair, limits, tuple(rows.names)
     of_pair = sparse.csr_array(sparse.vstack([of_pair, rooms.now], format="csr"))
     return of_pair, np.concatenate([limits, rooms.now_limits]), (*rows.names, *rooms.now_names)
-
-
-def now_rows(instance: HorizonInstance) -> tuple["sparse.csr_array", FloatVector]:
-    """Rows of the first interval over the pairs (m, P), and their limits."""
-    return _now_rows(instance)[:2]
-
-
-def now_names(instance: HorizonInstance) -> tuple[str, ...]:
-    """Names of the rows of the first interval, in the order that they have in the relaxation."""
-    return _now_rows(instance)[2]
 
 
 def _packed(instance: HorizonInstance) -> Iterator[ConstraintGroup]:

@@ -24,7 +24,7 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from models.allocation.horizon.assembly import assemble, capacity_names, now_names, now_rows, relaxation, value
+from models.allocation.horizon.assembly import assemble, capacity_names, now_rows, relaxation, value
 from models.allocation.horizon.extraction import settled
 from models.allocation.horizon.instance import HorizonInstance
 from models.allocation.horizon.schedules import NOTHING
@@ -161,7 +161,7 @@ class Search:
         """(P,) the pairs, and one of each other job as long as there is room: that with the least GPU seconds, of the
         jobs of most weight by these first (Smith's rule). Of placement classes those that ask nothing of units."""
         it = self._instance
-        rows, limits = now_rows(it)
+        rows, limits, _ = now_rows(it)
         known, takes = it.sia.configurations, rows.T.toarray()
         work = it.work.seconds[it.pair_jobs, it.pair_configurations] * known.num_gpus[it.pair_configurations]
         free = ~np.isin(it.pair_jobs, it.pair_jobs[pairs])
@@ -343,7 +343,7 @@ class Search:
     def _note_prices(self, relaxed: ChoiceProblem, prices: FloatVector) -> None:
         """Prices of GPUs, by the names of the rows, and what schedules take at these."""
         it = self._instance
-        names = (*now_names(it), *capacity_names(it))
+        names = (*now_rows(it)[2], *capacity_names(it))
         of_gpus = prices[: len(names)]
         of_rows = np.concatenate([of_gpus, np.zeros(prices.size - of_gpus.size)])
         self.rent = (relaxed.coupling @ of_rows)[: len(it.schedules)]
