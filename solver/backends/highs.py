@@ -35,6 +35,9 @@ _SUB_PROGRAMS = (
     "mip_allow_restart",
 )
 
+# Parallel columns: HiGHS takes those of nearly the same cost for equal, and fixes the wrong one of an optimum (1.15.1).
+_UNSOUND_PRESOLVE = 1 << 13
+
 ENDINGS: dict[highspy.HighsModelStatus, TerminationReason | Limit] = {
     _Status.kNotset: TerminationReason.OTHER_ERROR,
     _Status.kLoadError: TerminationReason.OTHER_ERROR,
@@ -141,6 +144,7 @@ def _set_options(highs: highspy.Highs, options: SolveOptions) -> None:
         "random_seed": options.seed,
         "mip_rel_gap": options.relative_gap,
         "mip_abs_gap": 0.0,
+        "presolve_rule_off": _UNSOUND_PRESOLVE,
     }
     if not options.sub_programs:
         values |= dict.fromkeys(_SUB_PROGRAMS, False)

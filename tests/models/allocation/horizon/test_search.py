@@ -36,6 +36,14 @@ def _formulated(snapshot: Snapshot) -> HorizonFormulation:
     return formulation
 
 
+def _random(seed: int) -> HorizonFormulation:
+    """With tiers or without, whatever is asked for."""
+    rng = dice(seed)
+    parameters = random_parameters(rng)
+    snapshot = rng.choice((tiered_snapshot, timed_snapshot))(rng)
+    return HorizonFormulation(horizon_instance(snapshot, parameters, PhaseClock()))
+
+
 def _recorded(monkeypatch: pytest.MonkeyPatch, *, worse: bool = False) -> list[tuple[MatrixProblem, SolveOptions]]:
     """What the search asks of the solver, which with `worse` first finds points that are worse than any known."""
     asked: list[tuple[MatrixProblem, SolveOptions]] = []
@@ -93,10 +101,7 @@ def test_a_limit_before_anything_is_solved_starts_the_least_work_by_weight() -> 
 @given(seed=SEEDS)
 def test_a_limit_before_anything_is_solved_leaves_a_plan_that_is_checked(seed: int) -> None:
     """With tiers or without, whatever is asked for."""
-    rng = dice(seed)
-    parameters = random_parameters(rng)
-    snapshot = rng.choice((tiered_snapshot, timed_snapshot))(rng)
-    formulation = HorizonFormulation(horizon_instance(snapshot, parameters, PhaseClock()))
+    formulation = _random(seed)
     result = formulation.solve(SolveOptions(solver="auto", time_limit_s=1e-9), SolveMonitor())
     if result.incumbent is None or result.objective is None:
         assert solve(formulation.problem, SolveOptions()).termination is TerminationReason.INFEASIBLE
@@ -136,6 +141,15 @@ def test_what_is_known_first_keeps_to_the_calendar() -> None:
         objectives.append(result.objective)
     # 60 s of 500 are done, the rest is for after the horizon.
     assert objectives == pytest.approx([500.0, 960 + 10 + 440])
+
+
+@pytest.mark.parametrize(("seed", "optimum"), [(756, 273.0952380952381), (20434, 103.91804944124621)])
+def test_highs_presolves_what_it_takes_for_worse_than_it_is(seed: int, optimum: float) -> None:
+    """With all its rules HiGHS claims 285 and 112.6, which are feasible, and proven by nothing but its presolve."""
+    for solver in ("highs", "scip", "auto"):
+        result = _random(seed).solve(SolveOptions(solver=solver, relative_gap=0.0), SolveMonitor())
+        assert result.termination is TerminationReason.OPTIMAL
+        assert result.objective == pytest.approx(optimum)
 
 
 def _far_apart(seed: int) -> HorizonInstance:
