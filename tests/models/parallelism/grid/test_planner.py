@@ -23,7 +23,7 @@ from topology.cluster import GpuType
 from topology.gpu_catalogue import find_product, gpu_type_of
 
 GPT = Transformer(
-    num_layers=8, hidden_size=2048, num_heads=16, vocabulary_size=1000, sequence_length=1024, global_batch=32
+    num_layers=8, hidden_size=256, num_heads=8, vocabulary_size=1000, sequence_length=128, global_batch=32, name="small"
 )
 A100 = GpuType(
     name="a100",
