@@ -2,12 +2,12 @@
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
 
-from stowplan.arrays import FloatVector, IntVector
+from stowplan.arrays import FloatVector
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -25,12 +25,12 @@ class Progress:
 
     def __reduce__(self) -> tuple[Callable[..., "Progress"], tuple[Any, ...]]:
         """Of points that choose few columns among many only these are sent."""
-        point: FloatVector | tuple[int, IntVector, FloatVector] | None = self.incumbent
+        values = {one.name: getattr(self, one.name) for one in fields(self)}
         if self.incumbent is not None:
             used = np.flatnonzero(self.incumbent)
             if 2 * used.size < self.incumbent.size:
-                point = self.incumbent.size, used, self.incumbent[used]
-        return _received, (self.elapsed_s, self.objective, self.bound, point, self.num_nodes)
+                values["incumbent"] = self.incumbent.size, used, self.incumbent[used]
+        return _received, (type(self), values)
 
     def after(self, earlier: "Progress") -> "Progress":
         """The newest of everything: what is not known here is kept from `earlier`."""
@@ -43,18 +43,12 @@ class Progress:
         )
 
 
-def _received(
-    elapsed_s: float,
-    objective: float | None,
-    bound: float | None,
-    point: FloatVector | tuple[int, IntVector, FloatVector] | None,
-    num_nodes: int | None,
-) -> Progress:
-    if isinstance(point, tuple):
-        size, used, values = point
-        point = np.zeros(size)
-        point[used] = values
-    return Progress(elapsed_s=elapsed_s, objective=objective, bound=bound, incumbent=point, num_nodes=num_nodes)
+def _received(kind: type[Progress], values: dict[str, Any]) -> Progress:
+    if isinstance(values["incumbent"], tuple):
+        size, used, chosen = values["incumbent"]
+        values["incumbent"] = point = np.zeros(size)
+        point[used] = chosen
+    return kind(**values)
 
 
 def _ignore(_: object) -> None:

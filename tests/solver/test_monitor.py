@@ -1,12 +1,21 @@
 """What is told of a solve arrives as it was sent."""
 
 import pickle
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 
 from solver.monitor import Progress
 from stowplan.arrays import FloatVector
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class More(Progress):
+    """What a task tells beside."""
+
+    note: str
+
 
 SPARSE = np.zeros(10_000)
 SPARSE[[3, 9_999]] = 1.0, 2.5
@@ -23,3 +32,10 @@ def test_points_arrive_whole(point: FloatVector) -> None:
 
 def test_points_that_are_nearly_all_zeros_are_small() -> None:
     assert len(pickle.dumps(Progress(elapsed_s=0.0, incumbent=SPARSE))) < SPARSE.nbytes / 50
+
+
+def test_kinds_of_progress_arrive_as_what_they_are() -> None:
+    got = pickle.loads(pickle.dumps(More(elapsed_s=1.0, incumbent=SPARSE, note="ended")))  # noqa: S301 - our own
+    assert isinstance(got, More)
+    assert got.note == "ended"
+    assert np.array_equal(got.incumbent, SPARSE)
