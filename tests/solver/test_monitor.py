@@ -38,4 +38,5 @@ def test_kinds_of_progress_arrive_as_what_they_are() -> None:
     got = pickle.loads(pickle.dumps(More(elapsed_s=1.0, incumbent=SPARSE, note="ended")))  # noqa: S301 - our own
     assert isinstance(got, More)
     assert got.note == "ended"
+    assert got.incumbent is not None
     assert np.array_equal(got.incumbent, SPARSE)
