@@ -57,6 +57,10 @@ def column_names(instance: SiaInstance) -> tuple[str, ...]:
     return tuple(f"x[{ids[i]},{labels[c]}]" for i, c in pairs)
 
 
+# Pairs from which on telling jobs apart saves time: in programs of fewer, its fixed cost is more than it saves.
+MERGING_PAYS = 1000
+
+
 def assemble(instance: SiaInstance) -> MatrixProblem:
     """The program in matrix form, without names; its rows are those of `constraint_groups`, one below the other.
 
@@ -85,6 +89,8 @@ def assemble(instance: SiaInstance) -> MatrixProblem:
         upper=np.ones(num_pairs),
         integrality=np.ones(num_pairs, dtype=np.bool_),
     )
+    if num_pairs < MERGING_PAYS:
+        return problem
     alone = np.flatnonzero((np.bincount(instance.pair_jobs, minlength=len(instance.jobs)) > 0) & (row_of_job < 0))
     problem.tell(merged(instance, problem.objective, np.concatenate([choosing, reserved, alone]), used, num_of_jobs))
     return problem

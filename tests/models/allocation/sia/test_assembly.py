@@ -1,6 +1,7 @@
 """The direct way to the matrix form against the declared model compiled by CVXPY."""
 
 from dataclasses import fields, replace
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import given, settings
 
 from benchmarks.workloads.published.sia_instances import instance_names, load_instance
 from models.allocation.constraint_group import stacked
-from models.allocation.sia.assembly import assemble, constraint_groups
+from models.allocation.sia.assembly import MERGING_PAYS, assemble, constraint_groups
 from models.allocation.sia.formulation import SiaFormulation, formulate_sia
 from models.allocation.sia.instance import sia_instance
 from models.clock import PhaseClock
@@ -84,6 +85,7 @@ def assert_told_is_found(problem: MatrixProblem, *, may_be_untold: bool) -> None
 
 @settings(max_examples=60, deadline=None)
 @given(seed=SEEDS)
+@patch("models.allocation.sia.assembly.MERGING_PAYS", 0)
 def test_jobs_are_merged_as_their_columns_are(seed: int) -> None:
     rng = dice(seed)
     snapshot, parameters = random_snapshot(rng), random_parameters(rng)
@@ -94,3 +96,9 @@ def test_jobs_are_merged_as_their_columns_are(seed: int) -> None:
         if not prepare(problem).conflicts:
             assert_told_is_found(problem, may_be_untold=has_single_unit)
             assert_told_is_found(prepare(problem).problem, may_be_untold=has_single_unit)
+
+
+def test_small_programs_are_not_merged_beforehand() -> None:
+    instance = sia_instance(random_snapshot(dice(0)), random_parameters(dice(0)), PhaseClock())
+    assert assemble(instance).num_columns < MERGING_PAYS
+    assert assemble(instance).choice is None
