@@ -252,7 +252,8 @@ def _with_best(result: SolveResult, watch: _Watch, factor: float) -> SolveResult
     if bound is None or termination is not TerminationReason.OPTIMAL:
         termination = TerminationReason.FEASIBLE
     if result.limit is None:
-        message = f"{result.solver} ends as {result.termination} beside a better solution that is known; {message}"
+        said = f"{result.solver} ends as {result.termination} beside a better solution that is known"
+        message = f"{said}; {message}" if message else said
     return replace(
         result,
         termination=termination,

@@ -136,6 +136,7 @@ def test_no_ending_loses_a_solution_that_is_known(outcome: NativeOutcome) -> Non
         assert (result.termination, result.limit) == (TerminationReason.FEASIBLE, None)
         assert (result.objective, result.bound) == (9, None)
         assert "better solution that is known" in result.message
+        assert not result.message.endswith("; ")
 
 
 def test_a_better_solution_that_is_known_is_as_optimal_within_the_gap() -> None:
