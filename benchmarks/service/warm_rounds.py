@@ -138,6 +138,8 @@ def main(
     save: Annotated[bool, typer.Option("--save", help="Write results/warm_rounds.json.")] = False,
 ) -> None:
     """Measure a round in which 1 % of the jobs changed beside a cold one: CPU of all processes, by part."""
+    if unknown := sorted(set(gpus or ()) - set(_SIZES)):
+        raise typer.BadParameter(f"{', '.join(unknown)}; there is {', '.join(_SIZES)}", param_hint="--gpus")
     rows: list[Row] = []
     for name in gpus or list(_SIZES):
         snapshot = _SIZES[name]()
