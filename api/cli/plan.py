@@ -43,7 +43,7 @@ def plan_command(
     seed: Annotated[int | None, typer.Option(help="Seed of the solver.")] = None,
     fairness_power: Annotated[float | None, typer.Option(help="Sia: p, not 0; a negative one minimises.")] = None,
     queue_penalty: Annotated[float | None, typer.Option(help="Sia: price of a job without GPUs.")] = None,
-    alpha: Annotated[float | None, typer.Option(help="Arnold: affinity of DP groups, 0 to 1.")] = None,
+    alpha: Annotated[float | None, typer.Option(help="Arnold, horizon: affinity of DP groups, 0 to 1.")] = None,
     scheduling_unit: Annotated[str | None, typer.Option(help="Arnold: pp or dp.")] = None,
     minipod_tier: Annotated[str | None, typer.Option(help="Arnold: tier whose units are the minipods.")] = None,
     parameters: Annotated[str | None, typer.Option(help="Any parameters of the policy, as a JSON object.")] = None,

@@ -1,12 +1,13 @@
 """Samples/s of jobs that say what they train, on every configuration, with the best 3D plan behind each.
 
 A job runs its fastest plan on the GPUs that it gets (Arena section 3.5: "traverses relevant grids for the
-best-performing one"), trained in the fastest way that it leaves open. One that runs a plan keeps it while it stays
-where it is, so that there its throughput is that of the plan it runs: another one would cost a restart. A plan that
-runs although its performance model says that it cannot (its memory, say) is kept too, with a warning. Across nodes,
-plans are made for powers of two of nodes only; on a cluster of hundreds of nodes all others would take longer than they
-are worth. A configuration whose nodes have but a share of the inter-node bandwidth between them, however they are
-chosen, is planned for with that share: where groups of the plan find room inside units, it is faster than that.
+best-performing one"), or that of the degrees that it keeps (`degrees`), trained in the fastest way that it leaves open.
+One that runs a plan keeps it while it stays where it is, so that there its throughput is that of the plan it runs:
+another one would cost a restart. A plan that runs although its performance model says that it cannot (its memory, say)
+is kept too, with a warning. Across nodes, plans are made for powers of two of nodes only, but for degrees that are
+kept; on a cluster of hundreds of nodes all others would take longer than they are worth. A configuration whose nodes
+have but a share of the inter-node bandwidth between them, however they are chosen, is planned for with that share:
+where groups of the plan find room inside units, it is faster than that.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +17,8 @@ from typing import TypeVar
 
 import numpy as np
 
+from models.allocation.degree_plans import degree_plans
+from models.allocation.degrees import keeps_degrees
 from models.configurations import ConfigurationSet
 from models.parallel_plan import ParallelPlan
 from models.parallelism.adaptive import adaptive_plans
@@ -56,8 +59,11 @@ class AdaptiveRows:
     warnings: Mapping[int, Issue]
 
 
-def adaptive_rows(snapshot: Snapshot, configurations: ConfigurationSet, current: IntVector) -> AdaptiveRows:
-    """Plan all jobs with a model; `current` (J,): where running jobs may stay, -1 for none."""
+def adaptive_rows(
+    snapshot: Snapshot, configurations: ConfigurationSet, current: IntVector, *, as_given: bool = True
+) -> AdaptiveRows:
+    """Plan all jobs with a model; `current` (J,): where running jobs may stay, -1 for none; `as_given`: those that keep
+    their degrees have these."""
     samples_per_s = np.zeros((len(snapshot.jobs), len(configurations)))
     plans: dict[tuple[int, int], PlanEstimate] = {}
     unfit: dict[int, Rejection] = {}
@@ -71,11 +77,15 @@ def adaptive_rows(snapshot: Snapshot, configurations: ConfigurationSet, current:
     for i, job in enumerate(snapshot.jobs):
         if job.model is None:
             continue
-        found = adaptive_plans(job.model, snapshot.cluster, counts, job.calibration, fractions, job.choices)
-        rejections = [rejection for grid in found.grids for rejection in grid.rejections]
-        if not found.best and rejections:
-            unfit[i] = min(rejections, key=how_close)
-        for block, estimate in found.best.items():
+        if as_given and keeps_degrees(job):
+            best, closest = degree_plans(job, snapshot.cluster, fractions)
+        else:
+            found = adaptive_plans(job.model, snapshot.cluster, counts, job.calibration, fractions, job.choices)
+            rejections = (rejection for grid in found.grids for rejection in grid.rejections)
+            best, closest = found.best, min(rejections, key=how_close, default=None)
+        if not best and closest is not None:
+            unfit[i] = closest
+        for block, estimate in best.items():
             plans[i, index[block]] = estimate
             samples_per_s[i, index[block]] = estimate.throughput
         if job.parallel_plan is not None:

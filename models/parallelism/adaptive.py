@@ -71,7 +71,7 @@ def adaptive_plans(
         When a GPU type is not known or all its nodes are down, a count is below 1, or the model's description is wrong.
     """
     kinds = {kind.name: kind for kind in cluster.gpu_types}
-    sizes = _node_sizes(cluster)
+    sizes = node_sizes(cluster)
     unknown = sorted(set(counts_by_type) - set(sizes))
     if unknown:
         raise InputError(f"the cluster has no GPUs of type {unknown} that are not down; it has {sorted(sizes)}")
@@ -102,7 +102,7 @@ def slowed(gpu_type: GpuType, fraction: float) -> GpuType:
     return replace(gpu_type, inter_node_bandwidth_bytes_per_s=gpu_type.inter_node_bandwidth_bytes_per_s * fraction)
 
 
-def _node_sizes(cluster: Cluster) -> Mapping[str, int]:
+def node_sizes(cluster: Cluster) -> Mapping[str, int]:
     """GPU type -> GPUs of its largest node that is not down."""
     sizes = _sizes.get(cluster)
     if sizes is None:

@@ -26,8 +26,8 @@ class PlanEstimate:
 class RejectionReason(StrEnum):
     """Why a candidate is no plan: memory, tensor degree, fewer layers than stages, batch that does not divide,
     GPUs that do not make so many stages whose tensor groups stay inside nodes, ZeRO stage at which the software has no
-    pipelines, degrees of context and expert parallelism that nothing admits, or that the time was over before it was
-    looked at."""
+    pipelines, degrees of context and expert parallelism that nothing admits, degrees that its job asks for, or that the
+    time was over before it was looked at."""
 
     OUT_OF_MEMORY = "out_of_memory"
     TENSOR_DEGREE = "tensor_degree"
@@ -36,6 +36,7 @@ class RejectionReason(StrEnum):
     NODES = "nodes"
     ZERO_STAGE = "zero_stage"
     SHARING = "sharing"
+    DEGREES = "degrees"
     TIME = "time"
 
 

@@ -982,6 +982,11 @@ class HorizonParametersDoc(TypedDict, closed=True):
     each as fast as the bandwidth between such nodes lets it be, and whom that moves. false: all are taken to have the
     most that so many nodes of the cluster can have. Says nothing where all tiers have the same bandwidth.
     """
+    alpha: NotRequired[float | None]
+    """
+    Affinity of DP groups, 1 less that of PP groups, by which nodes and rank order of 3D plans over several minipods
+    are those that Arnold gives to them. null: nodes as they are left, near ones one after another.
+    """
 
 
 class HorizonReplayPolicy(TypedDict, closed=True):
@@ -1724,13 +1729,13 @@ class RankedHost(TypedDict, closed=True):
 
 
 RejectionReason: TypeAlias = Literal[
-    "out_of_memory", "tensor_degree", "layers", "batch", "nodes", "zero_stage", "sharing", "time"
+    "out_of_memory", "tensor_degree", "layers", "batch", "nodes", "zero_stage", "sharing", "degrees", "time"
 ]
 """
 Why a candidate is no plan: memory, tensor degree, fewer layers than stages, batch that does not divide,
 GPUs that do not make so many stages whose tensor groups stay inside nodes, ZeRO stage at which the software has no
-pipelines, degrees of context and expert parallelism that nothing admits, or that the time was over before it was
-looked at.
+pipelines, degrees of context and expert parallelism that nothing admits, degrees that its job asks for, or that the
+time was over before it was looked at.
 """
 
 

@@ -65,3 +65,6 @@ class HorizonParametersDoc(ParametersDoc):
     """Whether it is chosen, too, within what jobs of several nodes lie (a leaf, a minipod, or wherever there is room),
     each as fast as the bandwidth between such nodes lets it be, and whom that moves. false: all are taken to have the
     most that so many nodes of the cluster can have. Says nothing where all tiers have the same bandwidth."""
+    alpha: Annotated[float, Field(ge=0, le=1)] | None = None
+    """Affinity of DP groups, 1 less that of PP groups, by which nodes and rank order of 3D plans over several minipods
+    are those that Arnold gives to them. null: nodes as they are left, near ones one after another."""

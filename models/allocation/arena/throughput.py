@@ -36,7 +36,7 @@ def throughputs(snapshot: Snapshot, configurations: ConfigurationSet, current: I
     """Look up tables, and plan models, for all jobs; `current` (J,): where running jobs may stay, -1 for none."""
     jobs = snapshot.jobs
     tables = [job if isinstance(job.performance, ThroughputTable) else replace(job, performance=None) for job in jobs]
-    planned = adaptive_rows(snapshot, configurations, current)
+    planned = adaptive_rows(snapshot, configurations, current, as_given=False)
     has_table = np.array([job.performance is not None for job in jobs], dtype=np.bool_)
     samples_per_s = np.where(has_table[:, None], evaluate(tables, configurations).goodput, planned.samples_per_s)
     unfit = {i: closest for i, closest in planned.unfit.items() if not has_table[i]}

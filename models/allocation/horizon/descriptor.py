@@ -29,7 +29,7 @@ HORIZON = Policy(
         "bound and gap of the program over all intervals",
     ),
     ignores=(
-        *("parallelism", "priority", "expansions", "remaining_s", "queue"),
+        *("priority", "expansions", "remaining_s", "queue"),
         *("attained_s", "earliest_start_s", "latest_start_s"),
     ),
     changes_after="models.allocation.horizon.waiting:changes_after",

@@ -109,6 +109,8 @@ from functools import cached_property, partial
 
 import numpy as np
 
+from models.allocation.degrees import degree_violations
+from models.allocation.horizon.alignment import aligned
 from models.allocation.horizon.assembly import assemble, value
 from models.allocation.horizon.check import horizon_violations
 from models.allocation.horizon.descriptor import HORIZON
@@ -201,8 +203,12 @@ class HorizonFormulation(Formulation):
         """Place what the point chooses, explain who waits, and warn of what the placement costs."""
         with clock.phase("place"):
             plan, self.outlook = extract_plan(self.instance, incumbent, self._rent, is_proven=self._is_proven)
+            unaligned: tuple[Issue, ...] = ()
+            if (alpha := self.instance.parameters.alpha) is not None:
+                plan, unaligned = aligned(self.instance.sia.snapshot, plan, alpha, clock)
             chosen = chosen_configurations(self.instance, incumbent)
             self.warnings = (
+                *unaligned,
                 *self.instance.sia.warnings,
                 *slower_jobs(self.instance.sia, chosen, plan),
                 *self._long_waits(chosen),
@@ -242,6 +248,7 @@ class HorizonFormulation(Formulation):
             *(spread_violations(base.configurations, plan, audit) if promised is None else ()),
             *goodput_violations(base.snapshot, base.configurations, base.matrix, plan, audit, promised),
             *parallel_plan_violations(base.snapshot, plan),
+            *degree_violations(base.snapshot, plan),
         ]
 
 

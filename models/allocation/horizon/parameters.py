@@ -58,6 +58,9 @@ class HorizonParameters(Parameters):
     the bandwidth between nodes that it has there, and whole nodes of who stays are kept for it; else all are taken to
     have the most that so many nodes of the cluster can have, see `classes`. With goodput none of these counts.
 
+    alpha: affinity of DP groups, from 0 to 1, by which nodes and rank order of 3D plans over several minipods are
+    chosen with Arnold's Eq. 4, see `alignment` (None: nodes as they are left, near ones one after another).
+
     The half hour and the efficiency are two constants, tuned on the first three hours of three of Sia's traces
     (`benchmarks/README.md`), where the half hour is six times the dearest start.
 
@@ -82,6 +85,7 @@ class HorizonParameters(Parameters):
     backlog_efficiency: float | None = 0.4
     arrivals_per_h: float = 0.0
     placement_classes: bool = True
+    alpha: float | None = None
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.interval_s) and self.interval_s > 0):
@@ -107,6 +111,8 @@ class HorizonParameters(Parameters):
             raise InputError(f"restart_price is {self.restart_price}; must be from 0 to {MOST_PRICE:g}")
         if self.longest_wait_s is not None and not (math.isfinite(self.longest_wait_s) and self.longest_wait_s > 0):
             raise InputError(f"longest_wait_s is {self.longest_wait_s}; must be finite and above 0")
+        if self.alpha is not None and not 0 <= self.alpha <= 1:
+            raise InputError(f"alpha is {self.alpha}; must lie in [0, 1]")
         self._raise_for_terms()
 
     def _raise_for_terms(self) -> None:

@@ -17,6 +17,9 @@ def policy_issues(snapshot: Snapshot, parameters: HorizonParameters) -> list[Iss
     objective = SiaObjective.COMPLETION_TIME if by_time else SiaObjective.GOODPUT
     parameters_of_sia = SiaParameters(objective=objective, epsilon=parameters.epsilon)
     found = goodput_policy_issues(snapshot, parameters_of_sia, "horizon")
+    if parameters.alpha is not None and snapshot.cluster.minipod_tier is None:
+        detail = f"alpha is {parameters.alpha}, by which jobs are laid out over minipods: name the tier that these are"
+        found = [*found, Issue(code="no_minipod_tier", pointer="/cluster/minipod_tier", detail=detail)]
     return [*found, *_deadline_warnings(snapshot, parameters), *_horizon_warnings(snapshot, parameters)]
 
 

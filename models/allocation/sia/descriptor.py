@@ -24,7 +24,7 @@ SIA = Policy(
         "bound and gap of the integer program",
     ),
     ignores=(
-        *("parallelism", "priority", "deadline_s", "expansions", "remaining_s", "queue"),
+        *("priority", "deadline_s", "expansions", "remaining_s", "queue"),
         *("attained_gpu_s", "attained_s", "earliest_start_s", "latest_start_s"),
     ),
     changes_after="models.allocation.sia.waiting:changes_after",

@@ -41,6 +41,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from models.allocation.degrees import degree_violations
 from models.allocation.parallel_plan_check import parallel_plan_violations
 from models.allocation.sia.assembly import assemble, capacity_names, row_names
 from models.allocation.sia.check import allocation_violations
@@ -139,6 +140,7 @@ class SiaFormulation(Formulation):
             *spread_violations(it.configurations, plan, audit),
             *goodput_violations(it.snapshot, it.configurations, it.matrix, plan, audit),
             *parallel_plan_violations(it.snapshot, plan),
+            *degree_violations(it.snapshot, plan),
         ]
 
 

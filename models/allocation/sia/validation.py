@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Set
 import numpy as np
 
 from models.allocation.bounds import bound_issues
+from models.allocation.degrees import degree_warnings
 from models.allocation.job_configurations import reserved_configuration
 from models.allocation.sia.parameters import SiaObjective, SiaParameters
 from models.allocation.work_left import remaining_samples
@@ -63,7 +64,7 @@ def goodput_policy_issues(snapshot: Snapshot, parameters: SiaParameters, policy:
         issues += faults.get(k, ())
         if not takes_work and jobs[k].id in taken.running:
             issues += _placement_warnings(f"/jobs/{k}", jobs[k], snapshot, taken)
-    return [*issues, *_remaining_warnings(snapshot, parameters)]
+    return [*issues, *_remaining_warnings(snapshot, parameters), *degree_warnings(snapshot, policy)]
 
 
 def _job_issues(

@@ -1,0 +1,77 @@
+"""Jobs of one size that say their degrees train with these, under every policy that plans by Sia's configurations."""
+
+from dataclasses import replace
+
+import pytest
+
+from models.allocation.degrees import degree_violations, degree_warnings
+from models.allocation.horizon.parameters import HorizonParameters
+from models.allocation.sia.parameters import SiaParameters
+from models.plan import Change, PlanOutcome, PlanRequest
+from models.planning import plan
+from models.policy import Parameters
+from models.workload import Adaptivity, Job, Parallelism, Snapshot
+from tests.models.allocation.horizon.test_trainings import LARGE, racks
+
+JOB = Job(
+    id="j",
+    transformer=LARGE,
+    min_gpus=24,
+    max_gpus=24,
+    parallelism=Parallelism(tp=4, pp=3, dp=2),
+    remaining_iterations=1e3,
+)
+
+
+def planned(job: Job, parameters: Parameters) -> PlanOutcome:
+    """On 32 GPUs; plans are checked."""
+    return plan(PlanRequest(snapshot=Snapshot(cluster=racks(2, 2), jobs=(job,)), parameters=parameters))
+
+
+@pytest.mark.parametrize("parameters", [SiaParameters(), HorizonParameters()])
+@pytest.mark.parametrize("job", [JOB, replace(JOB, max_gpus=None, adaptivity=Adaptivity.RIGID)])
+def test_degrees_are_kept_on_any_number_of_nodes(parameters: Parameters, job: Job) -> None:
+    """Three nodes, of which plans without degrees know none."""
+    outcome = planned(job, parameters)
+    assert outcome.plan is not None
+    (got,) = outcome.plan.allocations
+    assert got.parallel_plan is not None
+    assert got.parallel_plan.notation().startswith("PP3 DP2 TP4 ")
+    assert not [issue for issue in outcome.warnings if issue.pointer.endswith("/parallelism")]
+
+
+@pytest.mark.parametrize("parameters", [SiaParameters(), HorizonParameters()])
+def test_degrees_of_a_job_that_may_grow_are_not_kept_and_that_is_said(parameters: Parameters) -> None:
+    """As before there were any."""
+    outcome = planned(replace(JOB, min_gpus=1, max_gpus=32), parameters)
+    assert outcome.plan is not None
+    (warning,) = [issue for issue in outcome.warnings if issue.pointer == "/jobs/0/parallelism"]
+    assert (
+        "it is kept of jobs with a model, no performance, and min_gpus and max_gpus of tp x pp x dp" in warning.detail
+    )
+
+
+def test_degrees_that_the_model_does_not_admit_leave_the_job_out_with_the_reason() -> None:
+    """Tensor groups that its heads cannot be divided into; and a batch that three replicas cannot share."""
+    for model, degrees, reason, words in (
+        (replace(LARGE, num_heads=4), Parallelism(tp=8, pp=3, dp=1), "degrees", "tensor degree 8 does not divide 4"),
+        (replace(LARGE, micro_batch=1), Parallelism(tp=8, pp=1, dp=3), "batch", "256 does not divide among 3 replicas"),
+    ):
+        outcome = planned(replace(JOB, transformer=model, parallelism=degrees), SiaParameters())
+        assert outcome.plan is not None
+        (left,) = outcome.plan.unplaced
+        assert left.reason == reason
+        assert words in left.detail
+
+
+def test_the_check_sees_other_degrees_but_not_where_the_job_stays() -> None:
+    """What runs is kept as it runs."""
+    snapshot = Snapshot(cluster=racks(2, 2), jobs=(JOB,))
+    outcome = plan(PlanRequest(snapshot=snapshot, parameters=SiaParameters()))
+    assert outcome.plan is not None
+    other = replace(snapshot, jobs=(replace(JOB, parallelism=Parallelism(tp=2, pp=3, dp=4)),))
+    (issue,) = degree_violations(other, outcome.plan)
+    assert (issue.code, issue.pointer) == ("wrong_parallelism", "/allocations/0/parallel_plan")
+    kept = replace(outcome.plan, allocations=tuple(replace(a, change=Change.KEPT) for a in outcome.plan.allocations))
+    assert not [*degree_violations(other, kept)]
+    assert not [*degree_warnings(snapshot, "sia")]
