@@ -24,7 +24,7 @@ from models.parallel_plan import ParallelPlan
 from models.parallelism.adaptive import adaptive_plans
 from models.parallelism.binding import bind_plan
 from models.parallelism.legality import plan_violations
-from models.parallelism.results import PlanEstimate, Rejection, how_close
+from models.parallelism.results import PlanEstimate, Rejection, RejectionReason, how_close
 from models.parallelism.training import trained
 from models.performance.iteration.coefficients import Calibration
 from models.performance.iteration.fabric import Fabric, fabric_of
@@ -101,6 +101,8 @@ def unfit_job(job_id: str, closest: Rejection, *, preempted: bool) -> UnplacedJo
     """Say of a job without any plan what comes closest, and how much memory that lacks."""
     counts = {}
     detail, remedy = f"{closest.candidate}: {closest.detail}", "change the model, its batch, or the bounds of the job"
+    if closest.reason is RejectionReason.DEGREES:
+        remedy = "give degrees that the model admits, or leave parallelism out"
     if closest.needed_bytes is not None and closest.usable_bytes is not None:
         detail = (
             f"its model fits nowhere; what comes closest, {closest.candidate}, needs at least "

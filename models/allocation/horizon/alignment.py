@@ -23,6 +23,7 @@ from models.wording import counted
 from models.workload import Job, NodeGpus, Parallelism, Snapshot
 from solver.monitor import SolveMonitor
 from solver.options import SolveOptions
+from solver.registry import EXACT
 from stowplan.errors import InputError, Issue, Severity
 
 # All jobs together; who is not reached stays where the plan has put it.
@@ -102,7 +103,7 @@ def _hosts(
         )
     except InputError:
         return ()
-    result = formulation.solve(SolveOptions(time_limit_s=limit_s), SolveMonitor())
+    result = formulation.solve(SolveOptions(solver=EXACT, time_limit_s=limit_s), SolveMonitor())
     placement = None if result.incumbent is None else formulation.extract(result.incumbent, clock).pretraining
     return () if placement is None else placement.hosts
 

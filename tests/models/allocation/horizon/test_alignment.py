@@ -16,6 +16,7 @@ from models.plan import Change, JobAllocation, PlanRequest
 from models.planning import plan
 from models.workload import Job, Parallelism, Snapshot
 from solver.options import SolveOptions
+from solver.registry import EXACT
 from stowplan.errors import InputError
 from tests.models.allocation.horizon.test_trainings import LARGE, racks
 from tests.models.placement.scenes import dice
@@ -75,7 +76,10 @@ def test_one_big_job_is_placed_as_by_arnold(alpha: float, core: float) -> None:
         rng = dice(seed)
         job = training(rng, "j", 32, 64, 128)
         snapshot = Snapshot(cluster=fabric(rng, core=core), jobs=(job,))
-        outcome = plan(PlanRequest(snapshot=snapshot, parameters=ArnoldParameters(alpha=alpha), options=SolveOptions()))
+        request = PlanRequest(
+            snapshot=snapshot, parameters=ArnoldParameters(alpha=alpha), options=SolveOptions(solver=EXACT)
+        )
+        outcome = plan(request)
         got = allocations(snapshot, alpha).get("j")
         if outcome.plan is None:
             assert got is None
