@@ -25,6 +25,7 @@ from solver.monitor import SolveMonitor
 from solver.options import SolveOptions
 from solver.registry import EXACT
 from stowplan.errors import InputError, Issue, Severity
+from topology.calendar import minipod_depth
 
 # All jobs together; who is not reached stays where the plan has put it.
 _LIMIT_S = 1.0
@@ -34,7 +35,7 @@ def aligned(snapshot: Snapshot, plan: Plan, alpha: float, clock: PhaseClock) -> 
     """The plan with jobs that start or change laid out by Arnold with the affinity `alpha` of DP groups, those whose
     3D plan has a communication matrix (Eq. 1) and lies in several of the snapshot's minipods; and a warning of those
     for which there was no time."""
-    depth = [tier.name for tier in snapshot.cluster.tiers].index(snapshot.cluster.minipod_tier or "") + 1
+    depth = minipod_depth(snapshot.cluster)
     minipods = {node.id: node.path[:depth] for node in snapshot.cluster.nodes}
     sizes = {node.id: node.num_gpus for node in snapshot.cluster.nodes}
     jobs = {job.id: job for job in snapshot.jobs}

@@ -20,6 +20,7 @@ from solver.registry import EXACT
 from stowplan.errors import InputError
 from tests.models.allocation.horizon.test_trainings import LARGE, racks
 from tests.models.placement.scenes import dice
+from topology.calendar import CalendarEntry, EntryKind
 from topology.cluster import Cluster
 
 OPTIONS = SolveOptions(solver="decomposition", relative_gap=0.01)
@@ -119,6 +120,16 @@ def test_an_affinity_out_of_range_and_a_cluster_without_minipods_are_refused() -
     snapshot = Snapshot(cluster=racks(2, 2), jobs=(Job(id="j", transformer=LARGE, remaining_iterations=1.0),))
     (issue,) = policy_issues(snapshot, HorizonParameters(alpha=0.3))
     assert (issue.code, issue.pointer) == ("no_minipod_tier", "/cluster/minipod_tier")
+
+
+def test_nodes_that_the_calendar_keeps_are_not_had() -> None:
+    """Two minipods do; half of another one is maintained from now on."""
+    job = training(dice(1), "j", 64)
+    snapshot = Snapshot(cluster=replace(racks(4, 4, 4, 4), minipod_tier="rack"), jobs=(job,))
+    closed = CalendarEntry(name="m", kind=EntryKind.MAINTENANCE, from_s=0.0, until_s=1e5, nodes=("r0n0", "r0n1"))
+    got = allocations(replace(snapshot, calendar=(closed,)), 0.3)["j"]
+    assert not {"r0n0", "r0n1"} & set(hosts(got))
+    assert eq4(snapshot, job, got, 0.3) == eq4(snapshot, job, allocations(snapshot, 0.3)["j"], 0.3)
 
 
 def test_who_is_not_reached_in_time_stays_where_the_plan_has_it_and_that_is_said(
