@@ -12,8 +12,9 @@ A worker that dies with nothing found is the pool's to replace: it has the task 
 import math
 
 from models.plan import PlanRequest, PlanTask, Resume
-from solver.pool import Ticket, WorkerPool
+from solver.pool import WorkerPool
 from solver.result import Limit
+from solver.ticket import Ticket
 from stowplan.errors import WorkerError
 
 PLAN_TASK = "models.planning:plan_task"

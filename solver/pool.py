@@ -2,10 +2,8 @@
 
 Solvers can ignore a request to stop, leak memory or crash; a process can be killed. Every worker is a process of its
 own (never forked from one that has solved: it hangs in HiGHS then), on this machine or wherever an engine runs it
-(`solver.engine`), and is looked after by one thread here, which feeds it tasks, hands on progress, asks it to stop at
-the deadline, kills it after a short grace and replaces it. Nothing here imports a solver or a modelling language.
-
-Callbacks are called from the pool's threads and should return soon; what they raise is logged and dropped.
+(`solver.engine`), and is looked after by one thread here, which runs tasks on it (`solver.ticket`) and replaces it.
+Nothing here imports a solver or a modelling language.
 """
 
 import itertools
@@ -13,28 +11,20 @@ import logging
 import math
 import pickle
 import threading
-import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable
 from contextlib import nullcontext
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 from solver.engine import Slot, Worker, WorkerEngine
 from solver.monitor import Progress
 from solver.process import LocalEngine
 from solver.queue import TaskQueue
-from solver.worker import merged
-from stowplan.arrays import FloatVector
+from solver.ticket import DeadlineError, Ticket
 from stowplan.errors import InputError, StowplanError, WorkerError
 
 _logger = logging.getLogger("stowplan.solver.pool")
 
-# From being asked to stop until a worker is killed.
-GRACE_S = 3.0
-# From handing a task over to the worker's word that it has begun.
-_BEGIN_LIMIT_S = 30.0
 _IDLE_CHECK_S = 0.5
-_MAX_HANDOVERS = 3
 # Between starts that fail, and what a start may take: both double from failure to failure, up to these.
 _MAX_PAUSE_S = 30.0
 _MAX_START_LIMIT_S = 600.0
@@ -44,150 +34,6 @@ class QueueFullError(StowplanError):
     """As many tasks wait as the queue holds; later is better."""
 
     code: ClassVar[str] = "queue_full"
-
-
-class TaskCanceledError(StowplanError):
-    """The task was canceled before it began."""
-
-    code: ClassVar[str] = "canceled"
-
-
-class DeadlineError(WorkerError):
-    """The worker was killed at the deadline of its task, or died there: it did not come back when it was asked to."""
-
-    code: ClassVar[str] = "deadline"
-
-
-class Pickled:
-    """A pickled value that crosses this process unread: a task that gets it in its argument sees the value."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-
-    def __reduce__(self) -> tuple[Callable[[bytes], Any], tuple[bytes]]:
-        return pickle.loads, (self._data,)
-
-
-class Ticket:
-    """One submitted task. `future` is for waiting (`asyncio.wrap_future`); everything else may be read any time."""
-
-    def __init__(
-        self,
-        number: int,
-        task: str,
-        argument: bytes,
-        deadline_s: float,
-        on_progress: Callable[[Progress], None] | None,
-        on_start: Callable[[], None] | None,
-        wants: str | None = None,
-    ) -> None:
-        self.wants = wants
-        self.number = number
-        self.task = task
-        self.deadline_s = deadline_s
-        self.future: Future[Any] = Future()
-        # Waiting for it can be given up; that does not end the task, `cancel` does.
-        self.future.set_running_or_notify_cancel()
-        self.last_progress: Progress | None = None
-        self.last_incumbent: FloatVector | None = None
-        self._argument = argument
-        self._on_progress = on_progress
-        self._on_start = on_start
-        self._submitted = time.monotonic()
-        self._started: float | None = None
-        self._ended: float | None = None
-        self._handovers = 0
-        self._attempts = 0
-        self._lock = threading.Lock()
-        self._canceled = False
-        self._withdraw: Callable[[], bool] = lambda: False
-        self._worker: Worker | None = None
-
-    @property
-    def queued_s(self) -> float:
-        """Seconds between submission and the start in the worker (until now, while it waits)."""
-        return (self._started or time.monotonic()) - self._submitted
-
-    @property
-    def elapsed_s(self) -> float:
-        """Seconds between the start in the worker and the end (until now, while it runs); 0 before it starts."""
-        return 0.0 if self._started is None else (self._ended or time.monotonic()) - self._started
-
-    @property
-    def running(self) -> bool:
-        """Whether the task has begun and is not done."""
-        return self._started is not None and not self.future.done()
-
-    def done(self) -> bool:
-        """Whether there is a result or an error."""
-        return self.future.done()
-
-    def result(self, timeout: float | None = None) -> Any:
-        """Wait for the task's return value, or raise its error.
-
-        Raises
-        ------
-        TimeoutError
-            When there is none after `timeout` seconds.
-        DeadlineError
-            When the worker was killed at the deadline, or died there.
-        WorkerError
-            When the worker died before, and so did those that began again.
-        TaskCanceledError
-            When the task was canceled before it began.
-        StowplanError
-            Whatever the task itself raised.
-        """
-        return self.future.result(timeout)
-
-    def done_callback(self, function: Callable[["Ticket"], None]) -> None:
-        """Call `function` with this ticket when it is done; at once when it is."""
-        self.future.add_done_callback(lambda _: _call(function, self))
-
-    def cancel(self) -> None:
-        """Withdraw the task when it waits; ask it to stop, keeping its incumbent, when it runs."""
-        with self._lock:
-            self._canceled = True
-            worker = self._worker
-        if self._withdraw():
-            self._fail(TaskCanceledError(f"task {self.task} was canceled while it waited"))
-        elif worker is not None:
-            worker.cancel(self.number)
-
-    def _hand_to(self, worker: Worker) -> None:
-        worker.send("task", self.number, self.task, self._argument)
-        with self._lock:
-            self._worker = worker
-            canceled = self._canceled
-        if canceled:
-            worker.cancel(self.number)
-
-    def _begin(self) -> None:
-        self._attempts += 1
-        self._started = time.monotonic()
-        if self._on_start is not None:
-            _call(self._on_start)
-
-    def _advance(self, progress: Progress) -> None:
-        self.last_progress = merged(self.last_progress, progress)
-        if progress.incumbent is not None:
-            self.last_incumbent = progress.incumbent
-        if self._on_progress is not None:
-            _call(self._on_progress, progress)
-
-    def _forget(self) -> None:
-        """Wait again, as if it had never begun."""
-        self._handovers, self._started, self.last_progress = 0, None, None
-
-    def _finish(self, value: Any) -> None:
-        if not self.future.done():
-            self._ended = time.monotonic()
-            self.future.set_result(value)
-
-    def _fail(self, error: BaseException) -> None:
-        if not self.future.done():
-            self._ended = time.monotonic()
-            self.future.set_exception(error)
 
 
 class WorkerPool:
@@ -281,7 +127,7 @@ class WorkerPool:
         for worker in workers:
             worker.kill()
         for ticket in waiting:
-            ticket._fail(WorkerError("the pool was closed"))
+            ticket.fail(WorkerError("the pool was closed"))
         for thread in self._threads:
             if thread.is_alive() and thread is not threading.current_thread():
                 thread.join()
@@ -351,8 +197,7 @@ class WorkerPool:
             raise InputError(f"deadline_s is {deadline_s}; must be finite and above 0")
         # Pickled here and now: the caller hears of what cannot be pickled, and later changes have no effect.
         data = pickle.dumps(argument, pickle.HIGHEST_PROTOCOL)
-        ticket = Ticket(next(self._numbers), task, data, deadline_s, on_progress, on_start, wants)
-        ticket._withdraw = lambda: self._withdraw(ticket)
+        ticket = Ticket(next(self._numbers), task, data, deadline_s, on_progress, on_start, wants, self._withdraw)
         with self._changed:
             if self._closed:
                 raise WorkerError("the pool was closed")
@@ -362,7 +207,7 @@ class WorkerPool:
             idle = min(self._num_workers, sum(worker.ready for worker in self._workers)) - self._num_busy
             if len(self._queue) >= (0 if at_once else self._max_queue) + idle and not promised:
                 raise QueueFullError(f"the queue of {self._max_queue} waiting tasks is full")
-            self._queue.push(ticket, ticket._submitted, deadline_s)
+            self._queue.push(ticket, ticket.submitted_s, deadline_s)
             # All of them, since the first that wakes may leave it to another one.
             self._changed.notify_all()
         return ticket
@@ -461,7 +306,7 @@ class WorkerPool:
             self._changed.notify_all()
         _logger.warning("start %d in a row failed: %s", self._failures[slot], reason)
         for ticket in waiting:
-            ticket._fail(WorkerError(self.trouble or reason))
+            ticket.fail(WorkerError(self.trouble or reason))
 
     def _end(self, worker: Worker) -> None:
         with self._changed:
@@ -499,7 +344,10 @@ class WorkerPool:
 
     def _work(self, worker: Worker, ticket: Ticket) -> bool:
         try:
-            return self._run(worker, ticket)
+            return ticket.run_on(worker)
+        except (EOFError, OSError):
+            self._lost(worker, ticket)
+            return False
         finally:
             with self._changed:
                 self._num_busy -= 1
@@ -529,92 +377,14 @@ class WorkerPool:
             return False
         return any(wanted in other.keeps for other in self._idle)
 
-    def _run(self, worker: Worker, ticket: Ticket) -> bool:
-        """Run one task to its end, whatever that is. Returns whether the worker can take another."""
-        try:
-            ticket._hand_to(worker)
-            limit, asked = time.monotonic() + _BEGIN_LIMIT_S, False
-            while True:
-                # The clock comes first: a flood of progress must not hold up the deadline.
-                remaining_s = limit - time.monotonic()
-                if remaining_s <= 0 or not worker.poll(remaining_s):
-                    if ticket._started is None or asked:
-                        break
-                    worker.cancel(ticket.number)
-                    limit, asked = time.monotonic() + GRACE_S, True
-                    continue
-                kind, number, *content = worker.receive()
-                if number != ticket.number:
-                    # A thread that the task before left behind.
-                    continue
-                if kind == "started":
-                    ticket._begin()
-                    limit = time.monotonic() + ticket.deadline_s
-                elif _is_last(kind, content, worker, ticket):
-                    return True
-        except (EOFError, OSError):
-            self._lost(worker, ticket)
-            return False
-        except Exception as error:
-            # What came back cannot be read here, say an exception of a type with another constructor.
-            _logger.exception("unreadable answer to task %s", ticket.task)
-            ticket._fail(WorkerError(f"the answer of task {ticket.task} cannot be read: {error}"))
-            return False
-        self._overdue(worker, ticket)
-        return False
-
-    def _overdue(self, worker: Worker, ticket: Ticket) -> None:
-        worker.kill()
-        if ticket._started is None:
-            self._lost(worker, ticket)
-        else:
-            ticket._fail(DeadlineError(f"task {ticket.task} was killed at its deadline of {ticket.deadline_s:g} s"))
-
     def _lost(self, worker: Worker, ticket: Ticket) -> None:
-        """The worker is dead. A task that had not begun is not to blame; one that had may be begun again."""
-        ticket._handovers += 1
-        at_deadline = ticket.elapsed_s >= ticket.deadline_s
+        """The worker is dead: have the task begun again by another one, or fail."""
         with self._changed:
-            retry = not self._closed and self._goes_on(ticket, at_deadline=at_deadline)
-            if retry:
-                if ticket._started is not None:
-                    ticket._forget()
+            if not self._closed and ticket.begins_again(self._attempts):
                 self._queue.push_first(ticket)
                 self._changed.notify()
-        if not retry:
-            again = f", {ticket._attempts} times in a row" if ticket._attempts > 1 else ""
-            reason = "the pool was closed" if self._closed else f"its worker died ({worker.end}){again}"
-            at_deadline = at_deadline and not self._closed
-            ticket._fail((DeadlineError if at_deadline else WorkerError)(f"task {ticket.task} failed: {reason}"))
-
-    def _goes_on(self, ticket: Ticket, *, at_deadline: bool) -> bool:
-        """Whether another worker is tried."""
-        if ticket._started is None:
-            return ticket._handovers < _MAX_HANDOVERS
-        found_something = ticket.last_incumbent is not None
-        return not (found_something or at_deadline or ticket._canceled) and ticket._attempts < self._attempts
-
-
-def _is_last(kind: str, content: Sequence[Any], worker: Worker, ticket: Ticket) -> bool:
-    """Take what a worker says of its task; whether that is the last word."""
-    if kind == "progress":
-        ticket._advance(content[0])
-        return False
-    if kind == "keeps":
-        worker.keeps = content[0]
-        return False
-    value, progress = content
-    if progress is not None:
-        ticket._advance(progress)
-    if kind == "failed":
-        ticket._fail(value)
-    else:
-        ticket._finish(value)
-    return True
-
-
-def _call(function: Callable[..., None], *arguments: object) -> None:
-    try:
-        function(*arguments)
-    except Exception:
-        _logger.exception("callback %r failed", function)
+                return
+        kind = DeadlineError if ticket.is_overdue and not self._closed else WorkerError
+        again = f", {ticket.num_attempts} times in a row" if ticket.num_attempts > 1 else ""
+        reason = "the pool was closed" if self._closed else f"its worker died ({worker.end}){again}"
+        ticket.fail(kind(f"task {ticket.task} failed: {reason}"))

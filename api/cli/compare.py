@@ -22,8 +22,9 @@ from api.convert.comparison import result_document, run_document
 from api.figures.request import ComparisonFigure
 from models.comparison import SolverRun, agreement
 from models.plan import PlanRequest
-from solver.pool import Ticket, WorkerPool
+from solver.pool import WorkerPool
 from solver.registry import SOLVER_NAMES
+from solver.ticket import Ticket
 from stowplan.errors import InputError
 
 _FIGURE_TASK = "api.figures.comparison:figure_task"

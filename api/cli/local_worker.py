@@ -15,7 +15,8 @@ from models.parallelism.request import ParallelAnswer, ParallelRequest
 from models.plan import PlanOutcome, PlanRequest, PlanTask
 from models.planning_task import PLAN_TASK, limit_named, resumed
 from solver.monitor import Progress
-from solver.pool import DeadlineError, Ticket, WorkerPool
+from solver.pool import WorkerPool
+from solver.ticket import DeadlineError, Ticket
 from stowplan import __version__
 from stowplan.errors import WorkerError
 

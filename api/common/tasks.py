@@ -4,7 +4,8 @@ import asyncio
 from typing import Any
 
 from api.common.errors import WorkerTimeoutError
-from solver.pool import GRACE_S, DeadlineError, TaskCanceledError, Ticket, WorkerPool
+from solver.pool import WorkerPool
+from solver.ticket import GRACE_S, DeadlineError, TaskCanceledError, Ticket
 
 _LIMIT_S = 60.0
 

@@ -10,8 +10,9 @@ from models.plan import PlanRequest
 from models.planning_task import limit_named
 from models.policies import policy_of
 from solver.engine import WorkerEngine
-from solver.pool import TaskCanceledError, Ticket, WorkerPool
+from solver.pool import WorkerPool
 from solver.registry import BACKENDS
+from solver.ticket import TaskCanceledError, Ticket
 from stowplan.errors import StowplanError
 
 RUN_TASK = "models.tracing:traced_task"

@@ -51,7 +51,8 @@ from api.store.leases import Leases
 from models.forecast.extra import require_lightgbm
 from models.forecast.known import SnapshotForecasts
 from solver.engine import WorkerEngine
-from solver.pool import DeadlineError, Pickled, WorkerPool
+from solver.pool import WorkerPool
+from solver.ticket import DeadlineError, Pickled
 from stowplan import __version__
 from stowplan.errors import Issue, StowplanError
 from workloads.trace import Trace

@@ -18,7 +18,8 @@ from api.store.records import PlanRecord
 from models.plan import PlanRequest, PlanTask
 from models.planning_task import resumed
 from solver.monitor import Progress
-from solver.pool import Ticket, WorkerPool
+from solver.pool import WorkerPool
+from solver.ticket import Ticket
 from stowplan.errors import Issue, StowplanError
 
 _NEWS = 1e-9

@@ -11,8 +11,8 @@ from api.plans.outcome import Planned
 from api.schemas.plan import FailureDoc, PlanStatus, TimingsDoc
 from api.store.records import PlanRecord
 from models.planning_task import limit_named
-from solver.pool import DeadlineError
 from solver.result import Limit, TerminationReason
+from solver.ticket import DeadlineError
 from stowplan.errors import StowplanError
 
 

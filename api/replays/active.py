@@ -12,7 +12,7 @@ from api.replays.run import RunningReplays
 from api.replays.task import Replayed, ReplayProgress
 from api.schemas.plan import FailureDoc
 from api.schemas.replay_answer import ReplayDoc, ReplayFiguresDoc, ReplayProgressDoc, ReplayRunDoc, ReplayStatus
-from solver.pool import DeadlineError
+from solver.ticket import DeadlineError
 from stowplan.errors import StowplanError
 
 _PROGRESS = "progress"

@@ -9,7 +9,8 @@ from typing import Protocol
 from api.replays.task import REPLAY_TASK, PackedReplays, Replayed, ReplayProgress
 from solver.engine import WorkerEngine
 from solver.monitor import Progress
-from solver.pool import GRACE_S, Ticket, WorkerPool
+from solver.pool import WorkerPool
+from solver.ticket import GRACE_S, Ticket
 from stowplan.errors import WorkerError
 
 # A worker that dies may have been killed for want of memory; whoever dies again will do so once more.

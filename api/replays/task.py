@@ -8,7 +8,7 @@ from executor.simulation.figures import ReplayResult
 from executor.simulation.setup import ReplaySetup
 from models.policy import Parameters
 from solver.monitor import Progress
-from solver.pool import Pickled
+from solver.ticket import Pickled
 
 REPLAY_TASK = "api.replays.replay_task:replay_task"
 

@@ -43,7 +43,7 @@ from models.transformer import JobModel
 from models.wording import counted, size_of
 from models.workload import NodeGpus
 from solver.monitor import SolveMonitor
-from solver.pool import DeadlineError
+from solver.ticket import DeadlineError
 from stowplan.arrays import FloatArray
 from stowplan.errors import InputError, Issue, Severity, UnverifiedPlanError
 

@@ -21,7 +21,7 @@ from models.performance.iteration.plan_calibration import (
     measurement_faults,
 )
 from solver.monitor import SolveMonitor
-from solver.pool import DeadlineError
+from solver.ticket import DeadlineError
 from stowplan.errors import InputError, Issue, Severity, pointer_of, raise_for_errors
 
 # Two measurements of the same are of different things when they are further apart.

@@ -3,7 +3,8 @@
 from types import TracebackType
 from typing import Any, Self
 
-from solver.pool import Ticket, WorkerPool
+from solver.pool import WorkerPool
+from solver.ticket import Ticket
 
 
 class WarmPool:

@@ -12,8 +12,9 @@ from models.planning import plan
 from models.planning_task import PLAN_TASK, limit_named, resumed
 from models.workload import Snapshot
 from solver.monitor import Progress
-from solver.pool import DeadlineError, TaskCanceledError, Ticket, WorkerPool
+from solver.pool import WorkerPool
 from solver.result import Limit
+from solver.ticket import DeadlineError, TaskCanceledError, Ticket
 from stowplan.errors import InputError, WorkerError
 from topology.cluster import Cluster, GpuType, Node
 
@@ -56,7 +57,7 @@ def ended(answer: object, *progress: Progress) -> Ticket:
     for one in progress:
         ticket._advance(one)
     if isinstance(answer, BaseException):
-        ticket._fail(answer)
+        ticket.fail(answer)
     else:
         ticket._finish(answer)
     return ticket

@@ -25,9 +25,10 @@ from solver.feasibility import violations
 from solver.forking import ForkingEngine
 from solver.monitor import Progress
 from solver.options import SolveOptions
-from solver.pool import DeadlineError, Pickled, QueueFullError, TaskCanceledError, Ticket, WorkerPool
+from solver.pool import QueueFullError, WorkerPool
 from solver.process import LocalEngine
 from solver.result import Limit, SolveResult, TerminationReason
+from solver.ticket import DeadlineError, Pickled, TaskCanceledError, Ticket
 from stowplan.errors import InputError, StowplanError, WorkerError
 from tests.paths import ROOT
 from tests.solver import solving_tasks, tasks
@@ -82,7 +83,7 @@ def pool(engine: WorkerEngine) -> Iterator[WorkerPool]:
 
 @pytest.fixture(autouse=True)
 def _short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("solver.pool.GRACE_S", 0.3)
+    monkeypatch.setattr("solver.ticket.GRACE_S", 0.3)
 
 
 def test_workers_get_no_variable_that_they_do_not_need(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -407,7 +408,7 @@ def test_a_task_that_does_not_begin_is_given_to_another_worker(tmp_path: Path, m
         "if not first.exists():\n    first.touch()\n    time.sleep(60)\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr("solver.pool._BEGIN_LIMIT_S", 3.0)
+    monkeypatch.setattr("solver.ticket._BEGIN_LIMIT_S", 3.0)
     with WorkerPool(1, 3, idle_load=("slow_once",)) as pool:
         pool.load_idle()
         until((tmp_path / "first").exists)

@@ -38,8 +38,9 @@ from models.planning import plan
 from models.policies import POLICIES
 from models.workload import NodeGpus
 from solver.monitor import Progress
-from solver.pool import TaskCanceledError, Ticket, WorkerPool
+from solver.pool import WorkerPool
 from solver.result import Limit, TerminationReason
+from solver.ticket import TaskCanceledError, Ticket
 from stowplan import __version__
 from stowplan.errors import BackendError, InputError, StowplanError, WorkerError
 from tests.api.requests import arnold_request, changed, sia_request
@@ -558,7 +559,7 @@ class FakePool:
         answer, incumbent = next(self._answers)
         ticket._advance(Progress(elapsed_s=2.0, objective=3.0, bound=1.0, incumbent=incumbent))
         if isinstance(answer, BaseException):
-            ticket._fail(answer)
+            ticket.fail(answer)
         else:
             ticket._finish(answer)
         return ticket

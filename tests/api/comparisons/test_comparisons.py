@@ -31,9 +31,10 @@ from api.store.database import Store
 from api.store.keys import RequestKey
 from api.store.leases import live
 from models.comparison import RunFailure, SolverRun
-from solver.pool import Ticket, WorkerPool
+from solver.pool import WorkerPool
 from solver.registry import SOLVER_NAMES
 from solver.result import Limit
+from solver.ticket import Ticket
 from tests.api import comparison_tasks
 from tests.api.asking import PNG, planned, post, refused, until, waited
 from tests.api.conftest import SETTINGS

@@ -25,8 +25,9 @@ from models.forecast.known import KnownJob
 from models.plan import PlanRequest, PlanTask
 from models.policies import POLICIES
 from solver.monitor import SolveMonitor
-from solver.pool import QueueFullError, Ticket, WorkerPool
+from solver.pool import QueueFullError, WorkerPool
 from solver.process import LocalEngine
+from solver.ticket import Ticket
 from tests.api import reading_tasks
 from tests.api.asking import planned, post, refused
 from tests.api.conftest import SETTINGS

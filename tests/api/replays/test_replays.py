@@ -25,7 +25,8 @@ from models.allocation.gang.parameters import GangParameters
 from models.plan import PlanOutcome, PlanRequest
 from models.planning import plan
 from solver.monitor import SolveMonitor
-from solver.pool import DeadlineError, WorkerPool
+from solver.pool import WorkerPool
+from solver.ticket import DeadlineError
 from stowplan.errors import WorkerError
 from stowplan.records import to_document
 from tests.api import replay_tasks

@@ -13,7 +13,7 @@ from models.parallelism.training import ALL_CHECKPOINTING, Choices, Training
 from models.performance.iteration.modelling import performance_model
 from models.transformer import Checkpointing, Transformer
 from models.workload import NodeGpus
-from solver.pool import DeadlineError
+from solver.ticket import DeadlineError
 from stowplan.errors import InputError, Severity
 from topology.cluster import Cluster, GpuType, Node, NodeState, Tier
 
