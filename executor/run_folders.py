@@ -1,10 +1,11 @@
 """The folders of a deployment's runs: writing them, and what can be read from them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from executor.bundle import write_bundle
+from executor.change import change_between
 from executor.checkpoints import last_good
 from executor.deployment import Deployment
 from executor.learning_rate import is_finished
@@ -112,6 +113,23 @@ class RunFolders:
         """Last step of the last run that has done one."""
         known = (self.last_step(run.number) for run in reversed(tuple(runs)))
         return next((step for step in known if step is not None), None)
+
+    def measured(self, runs: Sequence[Run]) -> Run | None:
+        """The last of some runs with what its start has cost; None where that is known already, or not yet."""
+        run = runs[-1]
+        if run.cost_s is not None or (first := self.first_step(run.number)) is None:
+            return None
+        before = self.newest_step(runs[:-1])
+        old = runs[-2].number if len(runs) > 1 else None
+        from_s = run.started_at_s if before is None else max(before.started_at_s + before.step_s, run.started_at_s)
+        plan = None if old is None else self.deployment(old).plan
+        return replace(
+            run,
+            cost_s=max(0.0, first.started_at_s - from_s),
+            stall=self.stall(old, run.number, from_s, first.started_at_s),
+            change=change_between(plan, self.deployment(run.number).plan),
+            movement=self.movement(run.number),
+        )
 
     def stall(self, before: int | None, number: int, from_s: float, to_s: float) -> Stall | None:
         """Parts of the stall between run `before`, if any, and the first step of a run; None where they are not told.

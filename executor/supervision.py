@@ -1,16 +1,10 @@
 """The life of a deployment: runs that follow one another on the same checkpoints, whatever their layout.
 
-    <root>/lock               held by whoever changes something
-    <root>/lease              held by whoever looks after the deployment
-    <root>/state.json         `executor.lifecycle`: phase, runs, and what every change of plan cost
-    <root>/runs/0001/         a run as `executor.bundle` writes it, with deployment.json; a new plan or a restart makes
-                              the next one
-    <root>/checkpoints/       shared by all runs
-
 Nothing is kept in memory but how long is waited already, which another process counts anew: `advance` looks at what is
-there and does the next thing, so that a supervisor may be killed and another one goes on. A run ends by itself when its
-steps are done, on request by the file `stop` in its folder (it then writes a checkpoint first), or by a fault; after a
-fault the next run starts from the last good checkpoint, unless a rank has found its input wrong.
+there (`executor.kept_deployment`) and does the next thing, so that a supervisor may be killed and another one goes on.
+A run ends by itself when its steps are done, on request by the file `stop` in its folder (it then writes a checkpoint
+first), or by a fault; after a fault the next run starts from the last good checkpoint, unless a rank has found its
+input wrong.
 
 A change of plan overlaps: the processes of the next run start while the old one still trains, load their libraries,
 meet and build their engines (where both have a GPU, they only load), and wait for the file `go`; only then is the old
@@ -25,35 +19,23 @@ A run that cannot be launched (disk full, ports taken, host away) is tried again
 beside one that could not be ended, unless a user asks to go on with a deployment that was stopped or has failed.
 """
 
-import fcntl
-import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from functools import wraps
 from pathlib import Path
-from typing import IO, Any, TypeVar, cast
 
-from executor.change import change_between
 from executor.deployment import Deployment
 from executor.handover import ask, call_off, handed_step
 from executor.host_gpus import preparation_beside
+from executor.kept_deployment import KeptDeployment, alone
 from executor.launch.base import LaunchBackend, LaunchError, RunState, RunStatus
 from executor.lifecycle import Cause, DeploymentState, DeploymentStatus, Fault, Launch, Phase, PhaseError, Run
-from executor.locks import locked
 from executor.outcome import WRONG_INPUT
-from executor.records import read_record, write_record
-from executor.run_files import GO_FILE, STOP_FILE, Preparation
-from executor.run_folders import RunFolders
+from executor.run_files import GO_FILE, Preparation
 from executor.run_launcher import RunLauncher
 from executor.spares import moved, replacements
 from stowplan.errors import InputError
 
-Method = TypeVar("Method", bound=Callable[..., Any])
-
-_STATE = "state.json"
-_LOCK = "lock"
-_LEASE = "lease"
 # From being asked to stop until the last checkpoint is written; then the run is ended.
 STOP_LIMIT_S = 600.0
 # How long the next run of a change may wait for hosts before the old one makes room.
@@ -65,18 +47,7 @@ _PAUSE_GROWTH = 4
 _LOOK_S = 0.5
 
 
-def _alone(method: Method) -> Method:
-    """Let one process or thread at a time change a deployment."""
-
-    @wraps(method)
-    def alone(self: "Supervisor", *args: Any, **kwargs: Any) -> Any:
-        with locked(self.root / _LOCK):
-            return method(self, *args, **kwargs)
-
-    return cast("Method", alone)
-
-
-class Supervisor:
+class Supervisor(KeptDeployment):
     """Looks after one deployment in `root`, whose runs `backend` starts.
 
     Any number of supervisors may do so at the same time, in one process or several. `max_faults`: restarts without
@@ -96,33 +67,13 @@ class Supervisor:
         restarts: bool = True,
         measured: Callable[[Run], None] = lambda _: None,
     ) -> None:
-        self.root = root
+        super().__init__(root)
         self._backend = backend
         self._max_faults = max_faults
         self._pause_s = pause_s
         self._restarts = restarts
         self._told = measured
-        self._runs = RunFolders(root)
         self._launcher = RunLauncher(self._runs, backend)
-
-    @property
-    def checkpoints(self) -> Path:
-        """Folder of the checkpoints."""
-        return self._runs.checkpoints
-
-    def folder(self, number: int) -> Path:
-        """Folder of a run."""
-        return self._runs.folder(number)
-
-    def state(self) -> DeploymentState:
-        """What is known on disk.
-
-        Raises
-        ------
-        InputError
-            When nothing was deployed in the folder.
-        """
-        return read_record(DeploymentState, self.root / _STATE, "deployment")
 
     def status(self) -> DeploymentStatus:
         """State, and how far the training is."""
@@ -133,37 +84,7 @@ class Supervisor:
             return DeploymentStatus(state=state, run=run, step=0, loss=None)
         return DeploymentStatus(state=state, run=run, step=newest.step, loss=newest.loss, step_s=newest.step_s)
 
-    def deployment(self, number: int | None = None) -> Deployment:
-        """What a run deploys; None: the newest one."""
-        return self._runs.deployment(self.state().current.number if number is None else number)
-
-    def steps_done(self) -> int:
-        """Steps of the training that are done and, where nothing runs, not lost."""
-        state = self.state()
-        if state.phase.final:
-            return self._runs.good_step()
-        trains = state.runs[-2] if state.phase is Phase.RECONFIGURING else state.current
-        newest = self._runs.last_step(trains.number)
-        return trains.from_step if newest is None else newest.step
-
-    def training_run(self) -> int:
-        """Number of the newest run that has done a step; before the first step that of the newest run."""
-        runs = self.state().runs
-        trained = (run.number for run in reversed(runs) if self._runs.first_step(run.number) is not None)
-        return next(trained, runs[-1].number)
-
-    def lease(self) -> IO[str] | None:
-        """Become the one who looks after the deployment, until the file is closed; None where another is."""
-        self.root.mkdir(parents=True, exist_ok=True)
-        lease = (self.root / _LEASE).open("w")
-        try:
-            fcntl.flock(lease, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            lease.close()
-            return None
-        return lease
-
-    @_alone
+    @alone
     def deploy(self, deployment: Deployment) -> None:
         """Start the first run.
 
@@ -174,7 +95,7 @@ class Supervisor:
         LaunchError
             When the run cannot be started; nothing is left of it then.
         """
-        if (self.root / _STATE).exists():
+        if self.exists:
             if self.state().phase is Phase.FINISHED:
                 raise InputError(f"{self.root} holds a deployment that is finished; choose another folder")
             going_on = f"`stowplan redeploy {self.root}` goes on with it"
@@ -184,7 +105,7 @@ class Supervisor:
                 DeploymentState(name=deployment.name, phase=Phase.STARTING, runs=(run,), phase_since_s=run.started_at_s)
             )
 
-    @_alone
+    @alone
     def reconfigure(self, deployment: Deployment) -> None:
         """Begin to move to the plan of `deployment`, which trains the same model.
 
@@ -215,7 +136,7 @@ class Supervisor:
             possible = "one that runs, was stopped or has failed can be reconfigured"
             raise PhaseError(f"deployment {state.name} is {state.phase}; {possible}")
 
-    @_alone
+    @alone
     def stop(self) -> None:
         """Ask the run to write a checkpoint and end.
 
@@ -240,7 +161,7 @@ class Supervisor:
         with suppress(OSError):
             self._asked(state.current).touch()
 
-    @_alone
+    @alone
     def abandon(self, why: str) -> DeploymentState:
         """End the run without a checkpoint: it cannot go on, for what `why` says; returns the state afterwards."""
         state = self.state()
@@ -250,7 +171,7 @@ class Supervisor:
         left = [self._launcher.end(run) for run in live]
         return self._move(replace(state, launch=None), Phase.STOPPED, _joined(why, *left))
 
-    @_alone
+    @alone
     def advance(self) -> DeploymentState:
         """Do what is due; returns the state afterwards.
 
@@ -476,44 +397,13 @@ class Supervisor:
         """How long this process has seen that `which` is waited for; a step of the clock cuts no wait short."""
         return self._backend.watch.unchanged_s((self.root, what), which)
 
-    def _asked(self, run: Run) -> Path:
-        """File that asks a run to stop."""
-        return self.folder(run.number) / STOP_FILE
-
     def _measured(self, state: DeploymentState) -> DeploymentState:
         """Note what the newest run's start has cost, as soon as its first step is known."""
-        run = state.current
-        if run.cost_s is not None or state.phase is Phase.RECONFIGURING:
+        if state.phase is Phase.RECONFIGURING or (known := self._runs.measured(state.runs)) is None:
             return state
-        first, before = self._runs.first_step(run.number), self._runs.newest_step(state.runs[:-1])
-        if first is None:
-            return state
-        old = state.runs[-2].number if len(state.runs) > 1 else None
-        from_s = run.started_at_s if before is None else max(before.started_at_s + before.step_s, run.started_at_s)
-        plan = None if old is None else self._runs.deployment(old).plan
-        known = replace(
-            run,
-            cost_s=max(0.0, first.started_at_s - from_s),
-            stall=self._runs.stall(old, run.number, from_s, first.started_at_s),
-            change=change_between(plan, self._runs.deployment(run.number).plan),
-            movement=self._runs.movement(run.number),
-        )
         state = self._move(replace(state, runs=(*state.runs[:-1], known)), state.phase, state.detail)
         self._told(known)
         return state
-
-    def _move(self, state: DeploymentState, phase: Phase, detail: str = "") -> DeploymentState:
-        since = state.phase_since_s if phase is state.phase else time.time()
-        moved = replace(state, phase=phase, detail=detail, phase_since_s=since)
-        self._save(moved)
-        return moved
-
-    def _noted(self, state: DeploymentState, detail: str) -> DeploymentState:
-        """Say what is waited for, once."""
-        return state if state.detail == detail else self._move(state, state.phase, detail)
-
-    def _save(self, state: DeploymentState) -> None:
-        write_record(state, self.root / _STATE)
 
 
 def _joined(*parts: str) -> str:

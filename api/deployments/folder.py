@@ -2,7 +2,7 @@
 
 <deployments>/claims.lock          held while somebody looks who has what, and starts or changes a deployment
 <deployments>/<id>/request.json     job, backend, and the projections that gave its plans
-<deployments>/<id>/...              what `executor.supervision` keeps
+<deployments>/<id>/...              what `executor.kept_deployment` says
 """
 
 import errno

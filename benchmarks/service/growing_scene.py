@@ -136,7 +136,7 @@ class Loop:
     def runs(self) -> tuple[Run, ...]:
         """Of the long job."""
         supervisor = self._supervisor()
-        return supervisor.state().runs if (supervisor.root / "state.json").exists() else ()
+        return supervisor.state().runs if supervisor.exists else ()
 
     def steps(self, *runs: int) -> list[StepMetrics]:
         """Of some runs of the long job, or of all."""

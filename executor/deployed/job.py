@@ -2,7 +2,7 @@
 
     <folder>/submission.json    as it was submitted (`executor.deployed.submission`)
     <folder>/given.json         what the controller decided last
-    <folder>/...                what `executor.supervision` keeps, once the job has been started
+    <folder>/...                what `executor.kept_deployment` says, once the job has been started
 
 What is decided is written first, and then comes about. A run that is to go on elsewhere trains until the next one is
 prepared, where no other job's run has its GPUs; one that only gets more waits for these so long. Jobs that stand still
@@ -37,7 +37,7 @@ from models.plan import JobAllocation
 from stowplan.errors import InputError, StowplanError
 from topology.cluster import Cluster
 
-_SUBMISSION, _GIVEN, _STATE = "submission.json", "given.json", "state.json"
+_SUBMISSION, _GIVEN = "submission.json", "given.json"
 _PAUSE_GROWTH = 4
 
 
@@ -141,7 +141,7 @@ class DeployedJob:
         InputError
             When what it was given does not go with the cluster, or another process looks after it.
         """
-        if (self._folder / _STATE).exists():
+        if self._supervisor.exists:
             state = self._supervisor.state()
             self._is_asked, self._overlaps = state.phase is Phase.STOPPING, state.phase is Phase.RECONFIGURING
             # What has ended by itself is found by the first look.
@@ -151,7 +151,7 @@ class DeployedJob:
                 self.gpus = frozenset(gpu for plan in plans for gpu in plan.gpus)
         if self.is_over:
             return
-        for run in self._runs.so_far(cluster) if self._learns and (self._folder / _STATE).exists() else ():
+        for run in self._runs.so_far(cluster) if self._learns and self._supervisor.exists else ():
             self._learning.take(run)
         self._deployment = self._deployment_of(self.given, cluster)
         if self.gpus and not self._is_asked:
@@ -229,7 +229,7 @@ class DeployedJob:
                 self._overlap(deployment)
             return None
         try:
-            if (self._folder / _STATE).exists():
+            if self._supervisor.exists:
                 self._supervisor.reconfigure(deployment)
             else:
                 self._supervisor.deploy(deployment)
@@ -294,7 +294,7 @@ class DeployedJob:
         """Steps at the initial batch that are left, as rank 0 measured them: at least the last one, until the job has
         ended; how fast its runs were, and what its changes have cost."""
         learned = self._learning.learned
-        costs_s = self._supervisor.state().costs_s if (self._folder / _STATE).exists() else {}
+        costs_s = self._supervisor.state().costs_s if self._supervisor.exists else {}
         return Measured(
             iterations_left=max(1, math.ceil(self._iterations_left(self._steps_done())[0])),
             performance=learned.performance,
@@ -361,7 +361,7 @@ class DeployedJob:
         return {**known, allocation.gpu_type: known.get(allocation.gpu_type, 0.0) + now_s - self._since_s}
 
     def _steps_done(self) -> int:
-        return self._supervisor.steps_done() if (self._folder / _STATE).exists() else 0
+        return self._supervisor.steps_done() if self._supervisor.exists else 0
 
     def _remaining_s(self, steps_done: int) -> float | None:
         """The steps that are left, as long as they took last; else their share of the time that the job was said to
@@ -375,7 +375,7 @@ class DeployedJob:
     def _iterations_left(self, steps_done: int) -> tuple[float, float]:
         """What is left behind a step, in steps at the initial batch, and in those of the run: others where the batch
         adapts."""
-        if self.submission.training.schedule.scaling is ScalingRule.NONE or not (self._folder / _STATE).exists():
+        if self.submission.training.schedule.scaling is ScalingRule.NONE or not self._supervisor.exists:
             left = max(0, self.submission.training.num_steps - steps_done)
             return left, left
         checkpoint = last_good(self._supervisor.checkpoints)

@@ -273,7 +273,7 @@ def test_a_run_that_cannot_be_noted_is_ended(supervisor: Supervisor, monkeypatch
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("executor.supervision.write_record", full)
+        patch.setattr("executor.kept_deployment.write_record", full)
         with pytest.raises(OSError, match="No space left"):
             drive(supervisor, lambda state: state.phase.final)
         with pytest.raises(LaunchError, match="No space left"):

@@ -355,7 +355,7 @@ def test_a_stop_that_cannot_be_noted_asks_for_nothing(scene: _Scene, monkeypatch
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("executor.supervision.write_record", full)
+        patch.setattr("executor.kept_deployment.write_record", full)
         with pytest.raises(OSError, match="No space left"):
             scene.supervisor.stop()
     assert not (scene.folder(1) / STOP_FILE).exists()
