@@ -12,8 +12,8 @@ from executor.trainable import model_faults
 from executor.training_options import EngineName
 from models.parallel_plan import Gpu, ParallelPlan
 from models.parallelism.legality import FreeGpus, plan_violations
-from models.performance.iteration.architecture import model_issues
 from models.performance.iteration.coefficients import Calibration
+from models.performance.iteration.model_issues import model_issues
 from models.performance.iteration.modelling import performance_model
 from models.transformer import Precision, Transformer
 from stowplan.errors import InputError, Issue, raise_for_errors

@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from models.performance.iteration.architecture import model_issues
+from models.performance.iteration.model_issues import model_issues
 from models.transformer import (
     MAX_EXPERTS,
     MAX_HEADS,

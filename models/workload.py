@@ -10,8 +10,8 @@ from models.forecast.lasting import Lasting
 from models.parallel_plan import Gpu, ParallelPlan
 from models.parallelism.training import AS_THE_MODEL_SAYS, Choices
 from models.performance.goodput.spec import Performance
-from models.performance.iteration.architecture import model_issues
 from models.performance.iteration.coefficients import Calibration
+from models.performance.iteration.model_issues import model_issues
 from models.transformer import JobModel, OperatorModel, Transformer
 from stowplan.errors import Issue, Severity, pointer_of, raise_for_errors
 from stowplan.living import Living

@@ -11,8 +11,8 @@ from models.parallelism.measured_site import CalibratedSite, MeasuredSite, SiteM
 from models.parallelism.request import Degrees
 from models.parallelism.wanted import NamedTypes
 from models.performance.iteration.adjustment import NAMES, Adjustment
-from models.performance.iteration.architecture import model_issues
 from models.performance.iteration.coefficients import Calibration
+from models.performance.iteration.model_issues import model_issues
 from stowplan.errors import Issue, StowplanError, pointer_of, raise_for_errors
 from topology.cluster import GpuType
 

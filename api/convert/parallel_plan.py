@@ -14,7 +14,8 @@ from models.parallel_plan import ParallelPlan, Replica, Stage
 from models.parallelism.request import Degrees
 from models.parallelism.symmetric import degree_issues, given_plan
 from models.parallelism.training import Training
-from models.performance.iteration.architecture import model_issues, profile_of
+from models.performance.iteration.architecture import profile_of
+from models.performance.iteration.model_issues import model_issues
 from models.transformer import JobModel
 from models.workload import Expansion, NodeGpus
 from stowplan.errors import InputError, raise_for_errors

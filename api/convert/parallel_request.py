@@ -17,7 +17,7 @@ from models.parallelism.offers import exact_offers, refuse_taken
 from models.parallelism.request import Degrees, MeasuredPlan, Offer, ParallelRequest, Planner
 from models.parallelism.training import trained
 from models.parallelism.wanted import NamedTypes, WantedGpus, free_offers, wanted_offers
-from models.performance.iteration.architecture import model_issues
+from models.performance.iteration.model_issues import model_issues
 from models.performance.iteration.plausibility import calibration_warnings, peak_warnings
 from stowplan.errors import InputError, Issue, pointer_of, raise_for_errors
 from topology.cluster import Cluster, GpuType

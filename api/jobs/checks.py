@@ -12,7 +12,7 @@ from api.schemas.metrics import MeasuredRunDoc, StepRecordDoc, WholeStepDoc
 from executor.training_options import Device
 from models.parallel_plan import ParallelPlan
 from models.parallelism.legality import plan_violations
-from models.performance.iteration.architecture import model_issues
+from models.performance.iteration.model_issues import model_issues
 from models.performance.iteration.modelling import performance_model
 from models.performance.iteration.step_measurements import rank_places
 from models.transformer import Transformer

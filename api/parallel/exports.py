@@ -11,7 +11,7 @@ from executor.export import export, options_of
 from executor.export.job import job_of_plan, refuse_virtual_nodes
 from executor.hosts import on_hosts, read_hosts
 from models.parallel_plan import ParallelPlan
-from models.performance.iteration.architecture import model_issues
+from models.performance.iteration.model_issues import model_issues
 from stowplan.errors import InputError, raise_for_errors
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from models.numerics import Numerics
-from models.performance.iteration.architecture import model_issues
+from models.performance.iteration.model_issues import model_issues
 from models.pipeline_schedule import PipelineSchedule
 from models.transformer import MAX_TOKENS, Transformer
 from stowplan.errors import InputError, Issue, pointer_of

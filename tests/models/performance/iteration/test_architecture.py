@@ -20,7 +20,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.catalogue import find_model
-from models.performance.iteration.architecture import model_issues, parameter_count, profile_of
+from models.performance.iteration.architecture import parameter_count, profile_of
+from models.performance.iteration.model_issues import model_issues
 from models.performance.iteration.profile import LayerCost, ModelProfile
 from models.software import Software
 from models.transformer import (
