@@ -33,7 +33,8 @@ from api.deployments.choice import (
     schedule_of,
     taken_back_on_error,
 )
-from api.schemas.deployment import DeploymentBody, ProjectionDoc, ReconfigureBody
+from api.schemas.deployment import DeploymentBody, ReconfigureBody
+from api.schemas.deployment_answer import ProjectionDoc
 from executor.bundle import write_bundle
 from executor.deployment import LaunchOptions
 from executor.feedback.run import given_cluster

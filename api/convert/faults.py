@@ -12,7 +12,7 @@ from api.schemas.calendar import CalendarEntryDoc, CalendarReference
 from api.schemas.calibration import CalibrationBody
 from api.schemas.cluster_state import ImportBody
 from api.schemas.comparison import ComparisonBody
-from api.schemas.deployment import PATH_PATTERN, VALUE_PATTERN, VARIABLE_PATTERN, DeploymentBody, ReconfigureBody
+from api.schemas.deployment import VALUE_PATTERN, VARIABLE_PATTERN, DeploymentBody, ReconfigureBody
 from api.schemas.metrics import MetricsBody
 from api.schemas.model import CalibrationDoc, OperatorModelDoc, TransformerDoc
 from api.schemas.parallel import ParallelPlanBody
@@ -32,6 +32,7 @@ from api.schemas.snapshot import (
     SnapshotDoc,
     SnapshotReference,
 )
+from api.schemas.training import PATH_PATTERN
 from api.schemas.what_if import VariantDoc, WhatIfBody
 from models.wording import counted
 from stowplan.errors import Issue, pointer_of

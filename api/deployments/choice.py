@@ -12,7 +12,9 @@ from api.convert.located import located
 from api.convert.parallel_plan import plan_from_document
 from api.convert.snapshot import cluster_from_document
 from api.deployments.pointers import in_request
-from api.schemas.deployment import DataDoc, DeploymentBody, PlanChoice, ProjectionDoc, TrainingOptionsDoc
+from api.schemas.deployment import DeploymentBody, PlanChoice
+from api.schemas.deployment_answer import ProjectionDoc
+from api.schemas.training import DataDoc, TrainingOptionsDoc
 from executor.data.sources import Data, Source
 from executor.deployable import Candidate, assumed_cluster, deployable_plan, usable_gpus
 from executor.deployment import Deployment, LaunchOptions, TrainingOptions, batched, deployment_name

@@ -11,7 +11,7 @@ from api.convert.parallel_plan import plan_to_document
 from api.deployments.choice import Choice
 from api.jobs.paths import job_path
 from api.schemas.base import Document
-from api.schemas.deployment import (
+from api.schemas.deployment_answer import (
     DeadRankDoc,
     DeploymentDoc,
     DeploymentLinksDoc,

@@ -34,7 +34,8 @@ from api.deployments.folder import REQUEST, DeploymentFolder, no_deployment, roo
 from api.deployments.present import DeploymentRequest, deployment_document, told_document
 from api.deployments.sharing import DeploymentSharing
 from api.jobs.feedback import JobFeedback
-from api.schemas.deployment import DeploymentBody, DeploymentDoc, DeploymentList, ReconfigureBody
+from api.schemas.deployment import DeploymentBody, ReconfigureBody
+from api.schemas.deployment_answer import DeploymentDoc, DeploymentList
 from api.store.deployments import KnownDeployment
 from api.store.purge import DAY_S
 from executor.feedback.run import given_cluster

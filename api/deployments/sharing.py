@@ -15,7 +15,7 @@ from pathlib import Path
 
 from api.common.errors import StoreError
 from api.deployments.present import told_document
-from api.schemas.deployment import DeploymentDoc
+from api.schemas.deployment_answer import DeploymentDoc
 from api.store.connection import Database
 from api.store.deployments import DeploymentStore, KnownDeployment, ToldDeployment
 from api.store.leases import Leases

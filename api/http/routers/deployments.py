@@ -12,7 +12,8 @@ from starlette.responses import Response, StreamingResponse
 from api.deployments.present import DEPLOYMENTS_PATH
 from api.http.body import json_body
 from api.http.routers.common import Services, documented_body, json_response
-from api.schemas.deployment import DeploymentBody, DeploymentDoc, DeploymentList, ReconfigureBody
+from api.schemas.deployment import DeploymentBody, ReconfigureBody
+from api.schemas.deployment_answer import DeploymentDoc, DeploymentList
 
 router = APIRouter(prefix=DEPLOYMENTS_PATH, tags=["deployments"])
 

@@ -23,7 +23,8 @@ from api.deployments.present import told_document
 from api.deployments.service import Deployments
 from api.deployments.sharing import DeploymentSharing
 from api.jobs.feedback import JobFeedback
-from api.schemas.deployment import DeploymentBody, DeploymentDoc, ReconfigureBody, RunDoc
+from api.schemas.deployment import DeploymentBody, ReconfigureBody
+from api.schemas.deployment_answer import DeploymentDoc, RunDoc
 from api.store.database import Store
 from api.store.deployments import DeploymentStore, KnownDeployment, ToldDeployment
 from api.store.leases import Leases, live
