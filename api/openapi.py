@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 from api.app import create_app
-from api.common.settings import IN_MEMORY, Settings
+from api.common.setting_kinds import IN_MEMORY
+from api.common.settings import Settings
 
 PATH = Path(__file__).with_name("openapi.json")
 

@@ -4,7 +4,8 @@ import importlib
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
-from api.common.settings import RAY, Settings
+from api.common.setting_kinds import RAY
+from api.common.settings import Settings
 from executor.extra import missing_extra
 from models.policies import FORMULATIONS
 from solver.engine import WorkerEngine

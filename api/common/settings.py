@@ -4,26 +4,31 @@
 """
 
 import ipaddress
-import math
-import re
 import socket
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Self
-from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from api.common.setting_kinds import (
+    IN_MEMORY,
+    LOCAL,
+    POSTGRESQL,
+    AllowedHosts,
+    Count,
+    Database,
+    Days,
+    Endpoint,
+    Engine,
+    Number,
+    Port,
+    Rate,
+    Seconds,
+    Share,
+    Token,
+)
 from stowplan.errors import InputError
-
-IN_MEMORY = ":memory:"
-# How the URL of a database on a server begins.
-POSTGRESQL = "postgresql://"
-LOCAL, RAY = "local", "ray"
-ENGINES = (LOCAL, RAY)
-# What RFC 6750 allows in a header.
-_TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
-_HOST_NAME = re.compile(r"[A-Za-z0-9\-._]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,97 +38,11 @@ class Flag:
     name: str
 
 
-def _above_zero(value: float, info: ValidationInfo) -> float:
-    if not 0 < value < math.inf:
-        raise InputError(f"{info.field_name} is {value}; must be finite and above 0")
-    return value
-
-
-def _not_negative(value: float, info: ValidationInfo) -> float:
-    if not 0 <= value < math.inf:
-        raise InputError(f"{info.field_name} is {value}; must be finite and at least 0")
-    return value
-
-
-def _share(value: float, info: ValidationInfo) -> float:
-    if not 0 < value <= 1:
-        raise InputError(f"{info.field_name} is {value}; must be above 0 and at most 1")
-    return value
-
-
-def _port(value: int) -> int:
-    if not 0 <= value < 2**16:
-        raise InputError(f"port is {value}; must be 0 (any free one) to 65535")
-    return value
-
-
-def _database(value: str) -> str:
-    if "://" in value:
-        _refuse_url(value)
-    elif value != IN_MEMORY and not Path(value).name:
-        raise InputError(f"database is {value!r}; must be the path of a file, {IN_MEMORY}, or {POSTGRESQL}...")
-    return value
-
-
-def _refuse_url(url: str) -> None:
-    """Raise InputError unless it names a database on PostgreSQL; the URL may hold a password, and is not said."""
-    wanted = f"must be as in {POSTGRESQL}user@host:5432/name"
-    if not url.startswith(POSTGRESQL):
-        raise InputError(f"database is a URL that begins with {url.split('://')[0]}://; {wanted}")
-    try:
-        parts = urlsplit(url)
-        # Reading it refuses what is no number.
-        _ = parts.port
-    except ValueError as error:
-        raise InputError(f"database is a URL whose host or port cannot be read; {wanted}") from error
-    if not parts.path.strip("/"):
-        raise InputError(f"database is a URL without the name of a database; {wanted}")
-
-
-def _token(value: str | None) -> str | None:
-    if value is not None and not _TOKEN.fullmatch(value):
-        raise InputError("token must be of letters, digits and -._~+/, not empty; leave it out to ask for none")
-    return value
-
-
-def _allowed_hosts(value: str) -> str:
-    if value and not all(_HOST_NAME.fullmatch(name.strip()) for name in value.split(",")):
-        raise InputError(f"allowed_hosts is {value!r}; must be names without scheme and port, with commas between them")
-    return value
-
-
-def _engine(value: str) -> str:
-    if value not in ENGINES:
-        raise InputError(f"engine is {value!r}; must be {' or '.join(ENGINES)}")
-    return value
-
-
-def _endpoint(value: str) -> str:
-    parts = urlsplit(value)
-    if value and not (parts.scheme in ("http", "https") and parts.hostname and not parts.query):
-        raise InputError(f"otlp_endpoint is {value!r}; must be the URL of a collector, as in http://127.0.0.1:4318")
-    return value
-
-
 def _is_loopback(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-_Count = Annotated[int, AfterValidator(_above_zero)]
-_Number = Annotated[int, AfterValidator(_not_negative)]
-_Seconds = Annotated[float, AfterValidator(_above_zero)]
-_Share = Annotated[float, AfterValidator(_share)]
-_Rate = Annotated[float, AfterValidator(_not_negative)]
-_Days = Annotated[float, AfterValidator(_not_negative)]
-_Port = Annotated[int, AfterValidator(_port)]
-_Database = Annotated[str, AfterValidator(_database)]
-_AllowedHosts = Annotated[str, AfterValidator(_allowed_hosts)]
-_Endpoint = Annotated[str, AfterValidator(_endpoint)]
-_Engine = Annotated[str, AfterValidator(_engine)]
-_Token = Annotated[str | None, AfterValidator(_token)]
 
 
 class Settings(BaseModel):
@@ -138,9 +57,9 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     host: Annotated[str, Flag("--host"), Field(description="Address to listen on.")] = "127.0.0.1"
-    port: Annotated[_Port, Flag("--port"), Field(description="Port to listen on; 0 for any free one.")] = 8080
+    port: Annotated[Port, Flag("--port"), Field(description="Port to listen on; 0 for any free one.")] = 8080
     allowed_hosts: Annotated[
-        _AllowedHosts,
+        AllowedHosts,
         Flag("--allowed-hosts"),
         Field(
             description="Names under which clients reach the service, with commas between them; localhost, the "
@@ -149,7 +68,7 @@ class Settings(BaseModel):
     ] = ""
     # May have a password in it, and is not in the text of settings, which may be logged.
     database: Annotated[
-        _Database,
+        Database,
         Flag("--database"),
         Field(repr=False, description="SQLite file, :memory:, or postgresql://user@host/name."),
     ] = "stowplan.sqlite"
@@ -213,35 +132,33 @@ class Settings(BaseModel):
         ),
     ] = ""
     keep_days: Annotated[
-        _Seconds,
+        Seconds,
         Flag("--keep-days"),
         Field(description="Days for which plans, comparisons, replays and snapshots are kept when they are final."),
     ] = 365.0
-    keep_plans: Annotated[_Count, Flag("--keep-plans"), Field(description="Most final plans that are kept.")] = (
-        1_000_000
-    )
+    keep_plans: Annotated[Count, Flag("--keep-plans"), Field(description="Most final plans that are kept.")] = 1_000_000
     keep_events_days: Annotated[
-        _Seconds, Field(description="Days for which the events of final plans are kept (incumbents and bounds).")
+        Seconds, Field(description="Days for which the events of final plans are kept (incumbents and bounds).")
     ] = 90.0
     keep_metrics_days: Annotated[
-        _Seconds, Field(description="Days for which steps of a launch are kept that measures nothing any more.")
+        Seconds, Field(description="Days for which steps of a launch are kept that measures nothing any more.")
     ] = 365.0
-    keep_steps: Annotated[_Count, Field(description="Most steps of a launch that are kept.")] = 1_000_000
-    keep_audit_days: Annotated[_Seconds, Field(description="Days for which entries of the audit log are kept.")] = 730.0
+    keep_steps: Annotated[Count, Field(description="Most steps of a launch that are kept.")] = 1_000_000
+    keep_audit_days: Annotated[Seconds, Field(description="Days for which entries of the audit log are kept.")] = 730.0
     # They may hold the only checkpoint.
     keep_deployments_days: Annotated[
-        _Days,
+        Days,
         Field(description="Days for which folders of deployments that are over are kept; 0: for ever."),
     ] = 0.0
     keep_deployments: Annotated[
-        _Number, Field(description="Most deployments that are over whose folders are kept; 0: any number.")
+        Number, Field(description="Most deployments that are over whose folders are kept; 0: any number.")
     ] = 0
     catalogue: Annotated[str, Flag("--catalogue"), Field(description="TOML file with GPUs and models of your own.")] = (
         ""
     )
-    workers: Annotated[_Count, Flag("--workers"), Field(description="Solves at a time.")] = 2
+    workers: Annotated[Count, Flag("--workers"), Field(description="Solves at a time.")] = 2
     engine: Annotated[
-        _Engine,
+        Engine,
         Flag("--engine"),
         Field(description="Where workers run: local, or ray, on the nodes of a Ray cluster (extra `ray`)."),
     ] = LOCAL
@@ -253,90 +170,90 @@ class Settings(BaseModel):
             "its head, or local for one of its own on this machine."
         ),
     ] = "auto"
-    queue_size: Annotated[_Count, Flag("--queue-size"), Field(description="Plans that may wait.")] = 256
+    queue_size: Annotated[Count, Flag("--queue-size"), Field(description="Plans that may wait.")] = 256
     comparison_queue_size: Annotated[
-        _Count, Field(description="Comparisons of solvers that may wait for the one that runs.")
+        Count, Field(description="Comparisons of solvers that may wait for the one that runs.")
     ] = 8
     replay_queue_size: Annotated[
-        _Count, Field(description="Requests for replays that may wait for the one that runs.")
+        Count, Field(description="Requests for replays that may wait for the one that runs.")
     ] = 8
     replay_processes: Annotated[
-        _Count, Flag("--replay-processes"), Field(description="Replays at a time, beside the solves.")
+        Count, Flag("--replay-processes"), Field(description="Replays at a time, beside the solves.")
     ] = 2
-    max_replays: Annotated[_Count, Field(description="Most replays of a request: policies times seeds.")] = 100
-    max_replay_jobs: Annotated[_Count, Field(description="Most jobs of a trace that is replayed.")] = 20_000
+    max_replays: Annotated[Count, Field(description="Most replays of a request: policies times seeds.")] = 100
+    max_replay_jobs: Annotated[Count, Field(description="Most jobs of a trace that is replayed.")] = 20_000
     replay_time_limit_s: Annotated[
-        _Seconds, Field(description="Wall-clock seconds for each replay of a request that names no limit.")
+        Seconds, Field(description="Wall-clock seconds for each replay of a request that names no limit.")
     ] = 600.0
     max_replay_time_limit_s: Annotated[
-        _Seconds, Field(description="Most wall-clock seconds for each replay that a request may ask for.")
+        Seconds, Field(description="Most wall-clock seconds for each replay that a request may ask for.")
     ] = 3600.0
     training_queue_size: Annotated[
-        _Count, Field(description="Forecasters that may wait for the one that is trained.")
+        Count, Field(description="Forecasters that may wait for the one that is trained.")
     ] = 8
     training_time_limit_s: Annotated[
-        _Seconds, Field(description="Wall-clock seconds for training a forecaster whose request names no limit.")
+        Seconds, Field(description="Wall-clock seconds for training a forecaster whose request names no limit.")
     ] = 600.0
     max_training_time_limit_s: Annotated[
-        _Seconds, Field(description="Most wall-clock seconds for training a forecaster that a request may ask for.")
+        Seconds, Field(description="Most wall-clock seconds for training a forecaster that a request may ask for.")
     ] = 3600.0
     tasks_per_worker: Annotated[
-        _Count, Field(description="Tasks after which a worker is replaced, which bounds what leaks.")
+        Count, Field(description="Tasks after which a worker is replaced, which bounds what leaks.")
     ] = 1000
     worker_start_s: Annotated[
-        _Seconds, Field(description="How long a worker may take to start; each failure doubles it, up to 600.")
+        Seconds, Field(description="How long a worker may take to start; each failure doubles it, up to 600.")
     ] = 60.0
     worker_start_attempts: Annotated[
-        _Count,
+        Count,
         Field(
             description="Starts in a row that fail before nothing new is taken and `/healthz` fails; they go on, and "
             "what waits keeps waiting."
         ),
     ] = 5
-    max_body_bytes: Annotated[_Count, Flag("--max-body-bytes"), Field(description="Largest request body.")] = 32 * 2**20
+    max_body_bytes: Annotated[Count, Flag("--max-body-bytes"), Field(description="Largest request body.")] = 32 * 2**20
     readers: Annotated[
-        _Count, Field(description="Processes that read large request bodies while all workers solve.")
+        Count, Field(description="Processes that read large request bodies while all workers solve.")
     ] = 1
     # Read within some ten milliseconds, whatever it holds; to hand it over would take longer.
     small_body_bytes: Annotated[
-        _Count, Field(description="Up to this size a request body is read by the process that serves.")
+        Count, Field(description="Up to this size a request body is read by the process that serves.")
     ] = 64 * 2**10
     read_s: Annotated[
-        _Seconds, Field(description="How long a large request body may wait to be read and take, together.")
+        Seconds, Field(description="How long a large request body may wait to be read and take, together.")
     ] = 60.0
     max_bodies_bytes: Annotated[
-        _Count, Field(description="Most bytes of request bodies at a time, all requests together.")
+        Count, Field(description="Most bytes of request bodies at a time, all requests together.")
     ] = 128 * 2**20
-    header_timeout_s: Annotated[_Seconds, Field(description="How long the head of a request may take to come.")] = 10.0
-    body_timeout_s: Annotated[_Seconds, Field(description="How long the body of a request may take to come.")] = 60.0
+    header_timeout_s: Annotated[Seconds, Field(description="How long the head of a request may take to come.")] = 10.0
+    body_timeout_s: Annotated[Seconds, Field(description="How long the body of a request may take to come.")] = 60.0
     max_connections: Annotated[
-        _Count, Field(description="Connections at a time; on a few more, health checks and metrics are answered.")
+        Count, Field(description="Connections at a time; on a few more, health checks and metrics are answered.")
     ] = 512
-    max_wait_s: Annotated[_Seconds, Field(description="Cap of `Prefer: wait`.")] = 60.0
+    max_wait_s: Annotated[Seconds, Field(description="Cap of `Prefer: wait`.")] = 60.0
     time_limit_s: Annotated[
-        _Seconds, Flag("--time-limit"), Field(description="Seconds for a solve that names no limit.")
+        Seconds, Flag("--time-limit"), Field(description="Seconds for a solve that names no limit.")
     ] = 60.0
     max_time_limit_s: Annotated[
-        _Seconds, Flag("--max-time-limit"), Field(description="Most seconds that a request may ask for.")
+        Seconds, Flag("--max-time-limit"), Field(description="Most seconds that a request may ask for.")
     ] = 3600.0
     max_threads: Annotated[
-        _Count, Flag("--max-threads"), Field(description="Most threads that a request may ask for.")
+        Count, Flag("--max-threads"), Field(description="Most threads that a request may ask for.")
     ] = 8
     deadline_slack_s: Annotated[
-        _Seconds,
+        Seconds,
         Field(
             description="How long a worker may take beyond the time limit of its solve (build, placement, check) "
             "before it is killed."
         ),
     ] = 60.0
-    heartbeat_s: Annotated[_Seconds, Field(description="Seconds between signs of life on a quiet stream.")] = 15.0
+    heartbeat_s: Annotated[Seconds, Field(description="Seconds between signs of life on a quiet stream.")] = 15.0
     shutdown_s: Annotated[
-        _Seconds,
+        Seconds,
         Field(description="How long running solves may take to come back with their best plan when the service stops."),
     ] = 5.0
     # Not in the text of settings, which may be logged.
     token: Annotated[
-        _Token,
+        Token,
         Field(
             repr=False,
             description="Token of the operator, an admin, for `Authorization: Bearer ...` to everything under /v1; "
@@ -345,17 +262,17 @@ class Settings(BaseModel):
     ] = None
 
     client_share: Annotated[
-        _Share,
+        Share,
         Field(
             description="Share of the plans that run or wait, and of the bytes of request bodies at a time, that one "
             "client may have; at least one of each, at 1 all."
         ),
     ] = 1.0
     client_requests_per_s: Annotated[
-        _Rate, Field(description="Requests that a client may send every second, on average; 0: as many as it likes.")
+        Rate, Field(description="Requests that a client may send every second, on average; 0: as many as it likes.")
     ] = 0.0
     client_burst: Annotated[
-        _Count, Field(description="Requests that a client may send at once before that average counts.")
+        Count, Field(description="Requests that a client may send at once before that average counts.")
     ] = 100
     access_log: Annotated[
         bool,
@@ -363,7 +280,7 @@ class Settings(BaseModel):
         Field(description="Write a line of JSON for every request to standard output."),
     ] = False
     otlp_endpoint: Annotated[
-        _Endpoint,
+        Endpoint,
         Flag("--otlp-endpoint"),
         Field(
             description="OpenTelemetry collector that gets traces of requests and plans by OTLP over HTTP, such as "

@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 from api.common.errors import StoreError
-from api.common.settings import POSTGRESQL
+from api.common.setting_kinds import POSTGRESQL
 from api.store.connection import Database
 from api.store.dialects.damage import refuse_damage, remedy
 from api.store.dialects.file import LOG_SUFFIXES, DatabaseFile

@@ -8,7 +8,8 @@ import pytest
 
 from api import workers
 from api.app import create_app
-from api.common.settings import IN_MEMORY, Settings
+from api.common.setting_kinds import IN_MEMORY
+from api.common.settings import Settings
 from solver.pool import WorkerPool
 from solver.process import LocalEngine
 from tests.api.postgresql import Server, programs, running

@@ -8,7 +8,8 @@ import pytest
 import api.plans.run
 from api import workers
 from api.app import create_app
-from api.common.settings import IN_MEMORY, Settings
+from api.common.setting_kinds import IN_MEMORY
+from api.common.settings import Settings
 from api.workers import worker_engine
 from stowplan.errors import ExtraMissingError, InputError
 from tests.api import tasks

@@ -7,7 +7,8 @@ import httpx
 import pytest
 
 from api.calibrations.service import Calibrations
-from api.common.settings import IN_MEMORY, Settings
+from api.common.setting_kinds import IN_MEMORY
+from api.common.settings import Settings
 from api.schemas.calibration import CALIBRATION_EXAMPLE, CalibratedSystemDoc, CalibrationList
 from api.schemas.model import AdjustmentDoc, CalibrationDoc
 from api.store.calibrations import CalibrationStore

@@ -15,7 +15,8 @@ from sqlalchemy import text
 
 import api.comparisons.race
 from api.app import create_app
-from api.common.settings import IN_MEMORY, Settings
+from api.common.setting_kinds import IN_MEMORY
+from api.common.settings import Settings
 from api.comparisons.race import SolverComparison
 from api.convert.comparison import run_document
 from api.convert.request import check_request

@@ -12,7 +12,8 @@ import httpx
 import pytest
 
 from api.app import create_app
-from api.common.settings import IN_MEMORY, Settings
+from api.common.setting_kinds import IN_MEMORY
+from api.common.settings import Settings
 from api.deployments.folder import DeploymentFolder
 from api.deployments.service import Deployments
 from api.jobs.feedback import JobFeedback

@@ -10,7 +10,8 @@ import httpx
 import pytest
 
 from api.app import create_app
-from api.common.settings import IN_MEMORY, Settings
+from api.common.setting_kinds import IN_MEMORY
+from api.common.settings import Settings
 from executor.launch.local import LocalBackend
 from solver.pool import WorkerPool
 from tests.api.asking import planned

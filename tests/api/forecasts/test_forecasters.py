@@ -9,7 +9,8 @@ import pytest
 
 import api.forecasts.service
 from api.app import create_app
-from api.common.settings import IN_MEMORY, Settings
+from api.common.setting_kinds import IN_MEMORY
+from api.common.settings import Settings
 from api.schemas.forecast import ForecastsDoc
 from api.schemas.forecast_answer import ForecasterDoc, ForecasterReportDoc, ForecasterStatus
 from api.store.database import Store

@@ -13,7 +13,8 @@ import pytest
 from starlette.responses import StreamingResponse
 
 from api.app import create_app
-from api.common.settings import IN_MEMORY, Settings
+from api.common.setting_kinds import IN_MEMORY
+from api.common.settings import Settings
 from api.http.connections import NUM_SPARE
 from api.web import server_config
 from solver.pool import WorkerPool

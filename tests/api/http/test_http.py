@@ -12,7 +12,8 @@ import httpx
 import pytest
 
 from api.app import create_app
-from api.common.settings import IN_MEMORY, Settings
+from api.common.setting_kinds import IN_MEMORY
+from api.common.settings import Settings
 from api.http.body import BodyLimitMiddleware
 from models.policies import POLICIES
 from solver.pool import WorkerPool

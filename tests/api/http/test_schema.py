@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from schemathesis import BaseSchema, Case, GenerationMode
 
 from api.app import create_app
-from api.common.settings import IN_MEMORY, Settings
+from api.common.setting_kinds import IN_MEMORY
+from api.common.settings import Settings
 from api.openapi import PATH
 from api.schemas.calibration import CALIBRATION_EXAMPLE
 from api.schemas.replay import REPLAY_EXAMPLE

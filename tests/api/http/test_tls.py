@@ -8,7 +8,8 @@ import httpx
 import pytest
 
 from api.app import create_app
-from api.common.settings import IN_MEMORY, Settings
+from api.common.setting_kinds import IN_MEMORY
+from api.common.settings import Settings
 from api.server import refuse_bad_certificate
 from solver.pool import WorkerPool
 from stowplan.errors import InputError

@@ -15,7 +15,8 @@ import pytest
 import api.plans.run
 from api.app import create_app
 from api.common.events import MAX_EVENTS, EventLog
-from api.common.settings import IN_MEMORY, Settings
+from api.common.setting_kinds import IN_MEMORY
+from api.common.settings import Settings
 from api.plans import planning
 from api.plans.reading import ReadPlan
 from api.plans.service import Plans

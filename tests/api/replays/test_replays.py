@@ -11,7 +11,8 @@ import pytest
 
 import api.replays.run
 from api.app import create_app
-from api.common.settings import IN_MEMORY, Settings
+from api.common.setting_kinds import IN_MEMORY
+from api.common.settings import Settings
 from api.replays import replay_task, run
 from api.replays.active import ActiveReplays, common_status
 from api.replays.run import RunningReplays
