@@ -13,7 +13,8 @@ from executor.control.actions import Place, Stop
 from executor.control.controller import Controller, Step
 from executor.control.events import Arrival, CalendarChange, Completion
 from executor.control.options import ControlOptions
-from executor.simulation.backend import SimulatedBackend, SimulationState, Submission
+from executor.simulation.backend import SimulatedBackend
+from executor.simulation.progress import SimulationState, Submission
 from executor.simulation.traced import TracedDurations
 from executor.simulation.truth import TruthParameters
 from models.allocation.gang.parameters import GangParameters

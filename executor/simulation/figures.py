@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from executor.simulation.backend import Progress, Span
+from executor.simulation.progress import Progress, Span
 from stowplan.arrays import FloatVector
 
 _S_PER_HOUR = 3600.0

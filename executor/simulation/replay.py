@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from executor.control.controller import Controller, Planner, Step
 from executor.control.events import CalendarChange, NodeChange
-from executor.simulation.backend import SimulatedBackend, SimulationState, Submission
+from executor.simulation.backend import SimulatedBackend
 from executor.simulation.figures import (
     Asked,
     DecisionFigures,
@@ -19,6 +19,7 @@ from executor.simulation.figures import (
     job_records,
     makespan_of,
 )
+from executor.simulation.progress import SimulationState, Submission
 from executor.simulation.setup import ReplaySetup, covered_trace, truth_of, unusual_parameters
 from models.plan import Change
 from models.planning import plan

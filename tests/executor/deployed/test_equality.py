@@ -13,7 +13,7 @@ from executor.control.events import CalendarChange, Event, Failure, Measurement,
 from executor.control.options import ControlOptions
 from executor.deployed.submission import Submission
 from executor.simulation.backend import SimulatedBackend
-from executor.simulation.backend import Submission as Simulated
+from executor.simulation.progress import Submission as Simulated
 from models.allocation.gang.parameters import GangParameters, QueueOrder
 from models.allocation.gavel.parameters import GavelParameters
 from models.allocation.sia.parameters import SiaParameters

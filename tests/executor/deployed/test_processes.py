@@ -20,7 +20,7 @@ from executor.launch.local import LocalBackend
 from executor.lifecycle import Cause, Phase
 from executor.metrics import metrics_path, read_metrics
 from executor.simulation.backend import SimulatedBackend
-from executor.simulation.backend import Submission as Simulated
+from executor.simulation.progress import Submission as Simulated
 from executor.supervision import Supervisor
 from models.allocation.gang.parameters import GangParameters, QueueOrder
 from models.workload import Job

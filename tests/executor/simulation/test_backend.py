@@ -4,7 +4,8 @@ import pytest
 
 from executor.control.actions import Place, Stop
 from executor.control.events import Arrival, Completion, Failure, NodeChange, Tick
-from executor.simulation.backend import SimulatedBackend, Submission
+from executor.simulation.backend import SimulatedBackend
+from executor.simulation.progress import Submission
 from executor.simulation.traced import TracedDurations
 from executor.simulation.truth import TruthParameters
 from models.workload import Job
