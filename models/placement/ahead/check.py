@@ -10,10 +10,6 @@ from itertools import combinations, pairwise
 
 from models.calendar_check import calendar_violations
 from models.forecast.lasting import Lasting
-from models.forecast.training import Reliability, TrainingForecast, forecast_training
-from models.parallel_plan import symmetric_plan
-from models.performance.iteration.modelling import virtual_model
-from models.performance.iteration.whitebox import peak_flops_per_s
 from models.placement.ahead.move_check import (
     TOLERANCE,
     Scene,
@@ -26,10 +22,10 @@ from models.placement.ahead.move_check import (
     violation,
 )
 from models.placement.ahead.parameters import AheadParameters
+from models.placement.ahead.training_check import degree_violations, held_s
 from models.placement.arnold.check import placement_violations
 from models.placement.arnold.parameters import SchedulingUnit
-from models.plan import AheadPlacement, Change, JobAllocation, KeptNode, Plan, Promise, TrainingEstimate
-from models.transformer import Transformer
+from models.plan import AheadPlacement, Change, JobAllocation, KeptNode, Plan, Promise
 from models.workload import Job, Snapshot
 from stowplan.errors import Issue
 from topology.calendar import CalendarEntry, EntryKind
@@ -51,7 +47,7 @@ def plan_violations(snapshot: Snapshot, parameters: AheadParameters, plan: Plan,
             found.append(violation(k, "unknown_job", "placement/job_id", detail))
             continue
         found += [
-            *_degrees(scene, k, job, placed),
+            *degree_violations(scene, k, job, placed),
             *_placement(scene, k, job, placed),
             *_window(scene, k, job, placed),
             *_nodes(scene, k, job, placed),
@@ -123,58 +119,6 @@ def _is_wanted(job: Job) -> bool:
     return job.parallelism is not None or (job.transformer is not None and job.latest_start_s is not None)
 
 
-def _degrees(scene: Scene, k: int, job: Job, placed: AheadPlacement) -> Iterator[Issue]:
-    """Those of the job, or some on as many GPUs as it asks for, that train its model as fast as is said."""
-    degrees, said = placed.parallelism, placed.training
-    if job.parallelism is not None and degrees != job.parallelism:
-        yield violation(k, "wrong_parallelism", "parallelism", f"is {degrees}; job {job.id!r} has {job.parallelism}")
-    if job.parallelism is None and degrees.num_gpus != job.min_gpus:
-        detail = f"is {degrees}, {degrees.num_gpus} GPUs; job {job.id!r} asks for {job.min_gpus}"
-        yield violation(k, "wrong_parallelism", "parallelism", detail)
-    if said is None or job.transformer is None:
-        if job.parallelism is None:
-            yield violation(k, "wrong_parallelism", "training", "is missing for a plan that was chosen")
-        return
-    forecast, fits = _trained(scene, job.transformer, job, placed, said)
-    if not fits:
-        yield violation(k, "out_of_memory", "parallelism", f"{degrees} does not fit into the memory of its GPUs")
-    for field in ("step_s", "mfu", "goodput"):
-        value, real = getattr(said, field), getattr(forecast, field)
-        if not abs(value - real) <= TOLERANCE * max(1.0, real):
-            yield violation(k, "wrong_training", f"training/{field}", f"is {value}, recomputed {real}")
-
-
-def _trained(
-    scene: Scene, transformer: Transformer, job: Job, placed: AheadPlacement, said: TrainingEstimate
-) -> tuple[TrainingForecast, bool]:
-    """What the performance model says of the plan, and whether it fits into memory."""
-    degrees, parameters = placed.parallelism, scene.parameters
-    kind = next(kind for kind in scene.snapshot.cluster.gpu_types if kind.name == placed.gpu_type)
-    size = scene.nodes[placed.placement.hosts[0]].num_gpus
-    model = virtual_model(transformer, kind, size, degrees.num_gpus // size, job.calibration)
-    plan = symmetric_plan(
-        num_layers=model.profile.num_layers,
-        pp=degrees.pp,
-        dp=degrees.dp,
-        tp=degrees.tp,
-        global_batch=model.profile.global_batch,
-        num_micro_batches=said.num_micro_batches,
-        gpu_type=kind.name,
-        gpus=tuple((str(n), gpu) for n in range(degrees.num_gpus // size) for gpu in range(size)),
-    )
-    reliability = None
-    if parameters.node_mtbf_hours is not None:
-        reliability = Reliability(
-            mtbf_s=parameters.node_mtbf_hours * _HOUR_S,
-            restart_s=parameters.failure_restart_s,
-            checkpoint_s=parameters.checkpoint_s,
-        )
-    peak = peak_flops_per_s(kind.name, model.profile.flops_precision, kind.peak_flops_per_s)
-    iterations = job.remaining_iterations or 1.0
-    peaks = {kind.name: peak or kind.peak_flops_per_s}
-    return forecast_training(model, plan, iterations, peaks, reliability), model.fits(plan)
-
-
 def _placement(scene: Scene, k: int, job: Job, placed: AheadPlacement) -> Iterator[Issue]:
     """Shape, rank order, spreads and spares, as if nothing ran: who must make way is looked at elsewhere."""
     cluster = scene.snapshot.cluster
@@ -220,7 +164,7 @@ def _window(scene: Scene, k: int, job: Job, placed: AheadPlacement) -> Iterator[
     if not job.earliest_start_s - TOLERANCE <= placed.start_s <= latest_s + TOLERANCE:
         detail = f"is {placed.start_s:g}; job {job.id!r} starts from {job.earliest_start_s:g} to {latest_s:g}"
         yield violation(k, "outside_window", "start_s", detail)
-    length_s = _length_s(scene, job, placed)
+    length_s = held_s(scene, job, placed)
     end_s = math.inf if placed.end_s is None else placed.end_s
     if end_s < placed.start_s + length_s - TOLERANCE:
         detail = f"is {end_s:g}; job {job.id!r} lasts {length_s:g} s from {placed.start_s:g} on, as is to be expected"
@@ -385,7 +329,7 @@ def _terms(scene: Scene, placed: AheadPlacement) -> dict[str, float]:
     promise = placed.promise
     opened_s = dict(opened_at(scene, job, placed.start_s)) if placed.moves else {}
     late_days = (placed.start_s - job.earliest_start_s) / _DAY_S
-    length_s = _length_s(scene, job, placed)
+    length_s = held_s(scene, job, placed)
     chosen_days = length_s / _DAY_S if job.parallelism is None and math.isfinite(length_s) else 0.0
     terms = {
         names[0]: price * by_minipods * placement.num_minipods_used,
@@ -402,18 +346,6 @@ def _terms(scene: Scene, placed: AheadPlacement) -> dict[str, float]:
         terms["start_change"] = parameters.start_change_price * job.weight if is_changed else 0.0
         terms["node_changes"] = parameters.node_change_price * job.weight * len(promise.new_nodes)
     return terms
-
-
-def _length_s(scene: Scene, job: Job, placed: AheadPlacement) -> float:
-    """For how long the job holds its nodes: as it says, else by the performance model."""
-    probability = scene.parameters.end_probability
-    if job.lasting is not None:
-        return job.lasting.quantile(probability)
-    if job.remaining_s:
-        return job.remaining_s
-    if job.remaining_iterations is None or placed.training is None or job.transformer is None:
-        return math.inf
-    return _trained(scene, job.transformer, job, placed, placed.training)[0].lasting.quantile(probability)
 
 
 def _idle_s(there: list[Job], opened_s: float, start_s: float) -> float:
