@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from models.parallel_plan import ParallelPlan
-from models.parallelism.binding import bind_plan
-from models.parallelism.efficiency import busy_shares, efficiency_of
+from models.parallelism.estimate import fastest_point, offer_model, point_of, virtual_nodes
 from models.parallelism.even import even_bound_s, even_plans
 from models.parallelism.exhaustive import ExhaustiveOptions, best_plan
 from models.parallelism.grid.operators import cluster
@@ -17,9 +16,9 @@ from models.parallelism.grid.pruning import remaining_plans
 from models.parallelism.incremental.expand import expand
 from models.parallelism.joint_search import joint_plan
 from models.parallelism.legality import plan_violations
+from models.parallelism.no_plan import missing_point, nowhere, unshared
 from models.parallelism.offers import fewest_nodes
 from models.parallelism.recomputation import with_cheapest
-from models.parallelism.remedies import remedies
 from models.parallelism.request import (
     MissingPoint,
     Offer,
@@ -29,23 +28,21 @@ from models.parallelism.request import (
     PlanPoint,
     TunerWork,
 )
-from models.parallelism.results import Grid, GridResult, PlanEstimate, Rejection, RejectionReason, how_close
+from models.parallelism.results import GridResult, PlanEstimate, RejectionReason
 from models.parallelism.symmetric import degree_issues, given_plan
 from models.parallelism.trained import best_trained
 from models.parallelism.training import Training
 from models.parallelism.uncertainty import calibrated_request, with_intervals
 from models.performance.iteration.architecture import profile_of
-from models.performance.iteration.breakdown import breakdown
 from models.performance.iteration.model import PerformanceModel
 from models.performance.iteration.modelling import performance_model, virtual_model
 from models.performance.iteration.whitebox import roofline_s
 from models.transformer import JobModel
 from models.wording import counted, size_of
-from models.workload import NodeGpus
 from solver.monitor import SolveMonitor
 from solver.ticket import DeadlineError
 from stowplan.arrays import FloatArray
-from stowplan.errors import InputError, Issue, Severity, UnverifiedPlanError
+from stowplan.errors import InputError, Issue, Severity
 
 # More are not counted one by one: nobody measures as many, and it would take longer than the plan.
 _MOST_ASSIGNMENTS = 100_000
@@ -92,7 +89,7 @@ def answer(request: ParallelRequest, over: Callable[[], bool] = lambda: False) -
     if not found.points and over():
         raise DeadlineError("no plan was found before the time was over")
     if not found.points:
-        raise InputError("no plan is legal on any of these GPUs", list(_nowhere(request, parts)))
+        raise InputError("no plan is legal on any of these GPUs", list(nowhere(request, parts)))
     found = replace(found, warnings=(*found.warnings, *_asymmetry(found.best)))
     if not over():
         return replace(found, tuner=_tuner(request, found))
@@ -177,14 +174,14 @@ def _by_stage(request: ParallelRequest, offer: Offer) -> ParallelAnswer:
         nodes = None if offer.nodes is None else fewest_nodes(offer.nodes, count, offer.gpus_per_node)
         plans, bounds[offer.gpu_type.name, count] = _even(request, offer, count, by_stage=True)
         if plans and (nodes is not None or offer.nodes is None):
-            points.append(_fastest_point(request, offer, plans, nodes, count))
+            points.append(fastest_point(request, offer, plans, nodes, count))
     return ParallelAnswer(points=tuple(points), missing=(), bounds_s=_known(bounds))
 
 
 def _on_offer(request: ParallelRequest, k: int, offer: Offer, *, first: bool) -> ParallelAnswer:
     """Points of one offer, on its nodes; none, unless it is looked at `first`, when the time is over."""
     if not first and request.grid.is_over:
-        return ParallelAnswer(points=(), missing=tuple(_missing(offer, count, (), ()) for count in offer.counts))
+        return ParallelAnswer(points=(), missing=tuple(missing_point(offer, count, (), ()) for count in offer.counts))
     if request.planner is Planner.GIVEN:
         return _given(request, k, offer)
     result = _search(request, k, offer)
@@ -202,12 +199,12 @@ def _on_offer(request: ParallelRequest, k: int, offer: Offer, *, first: bool) ->
             even, bounds[offer.gpu_type.name, count] = _even(request, offer, count, late=late)
             plans += even
         if plans and has_nodes:
-            points.append(_fastest_point(request, offer, plans, nodes, count))
+            points.append(fastest_point(request, offer, plans, nodes, count))
         elif not plans and not request.grid.beyond_symmetric and not request.grid.is_over:
-            missing.append(_unshared(request.grid, offer, count))
+            missing.append(unshared(request.grid, offer, count))
         else:
             grids = [grid for grid in result.grids if grid.num_gpus == count]
-            missing.append(_missing(offer, count, grids, plans))
+            missing.append(missing_point(offer, count, grids, plans))
     return ParallelAnswer(points=tuple(points), missing=tuple(missing), grids=result.grids, bounds_s=_known(bounds))
 
 
@@ -224,7 +221,7 @@ def _even(
         return [], None
     model, name, size, *_ = arguments = _evenly(request, offer, count)
     if request.degrees is not None:
-        cheapest = with_cheapest(given_plan(request.degrees, model.profile, name, _virtual_nodes(offer)), model, size)
+        cheapest = with_cheapest(given_plan(request.degrees, model.profile, name, virtual_nodes(offer)), model, size)
         return ([] if cheapest is None else [cheapest]), None
     found = even_plans(*arguments, by_stage=by_stage)
     other = joint_plan(model, name, size, count, request.grid, by_stage=by_stage, below_s=found.seconds)
@@ -243,25 +240,6 @@ def _evenly(
     size = offer.gpus_per_node
     model = virtual_model(request.model, offer.gpu_type, size, -(-count // size), request.calibration)
     return model, offer.gpu_type.name, size, count, roofline_s(model.profile, offer.gpu_type), request.grid
-
-
-def _fastest_point(
-    request: ParallelRequest,
-    offer: Offer,
-    plans: Sequence[ParallelPlan],
-    nodes: tuple[NodeGpus, ...] | None,
-    count: int,
-) -> PlanPoint:
-    """The fastest of some plans on these nodes (None: virtual ones), the first of equals, with the fastest symmetric
-    one beside it."""
-    model = offer_model(request, offer)
-    bound = [plan if nodes is None else bind_plan(plan, nodes) for plan in plans]
-    points = [_point(request, model, plan, offer.gpu_type.name, count) for plan in bound]
-    fastest = min(points, key=lambda point: point.seconds)
-    if fastest.estimate.plan.is_symmetric:
-        return fastest
-    even = [point for point in points if point.estimate.plan.is_symmetric]
-    return replace(fastest, symmetric=min(even, key=lambda point: point.seconds, default=None))
 
 
 def _search(request: ParallelRequest, k: int, offer: Offer) -> GridResult:
@@ -339,7 +317,7 @@ def _given(request: ParallelRequest, k: int, offer: Offer) -> ParallelAnswer:
         replace(issue, pointer=f"/degrees{issue.pointer}")
         for issue in degree_issues(degrees, profile, offer.gpus_per_node)
     ]
-    nodes = fewest_nodes(offer.nodes or _virtual_nodes(offer), degrees.num_gpus, offer.gpus_per_node)
+    nodes = fewest_nodes(offer.nodes or virtual_nodes(offer), degrees.num_gpus, offer.gpus_per_node)
     if nodes is None:
         detail = f"has no nodes for the {counted(degrees.num_gpus, 'GPU')} of these degrees"
         issues.append(Issue(code="nodes", pointer=f"/offers/{k}", detail=detail))
@@ -347,7 +325,7 @@ def _given(request: ParallelRequest, k: int, offer: Offer) -> ParallelAnswer:
         raise InputError("the degrees do not fit", issues)
     plan = given_plan(degrees, profile, offer.gpu_type.name, nodes)
     model = offer_model(request, offer)
-    point = _point(request, model, plan, offer.gpu_type.name, degrees.num_gpus)
+    point = point_of(request, model, plan, offer.gpu_type.name, degrees.num_gpus)
     return ParallelAnswer(points=(point,), missing=(), warnings=tuple(_memory_issues(plan, model)))
 
 
@@ -374,7 +352,8 @@ def _grown(request: ParallelRequest) -> ParallelAnswer:
     result = expand(model, request.running, request.released, request.incremental)
     plans = [(0, request.running), *((step.num_added, step.plan) for step in result.steps)]
     points = [
-        _point(request, model, plan, _types_of(plan), request.running.num_gpus + num_added) for num_added, plan in plans
+        point_of(request, model, plan, _types_of(plan), request.running.num_gpus + num_added)
+        for num_added, plan in plans
     ]
     # It runs, so that it is the prediction that is wrong; replicas that lack the same are named once.
     once = {issue.detail: issue for issue in reversed(found)}
@@ -385,107 +364,5 @@ def _grown(request: ParallelRequest) -> ParallelAnswer:
     return ParallelAnswer(points=tuple(points), missing=(), warnings=warnings)
 
 
-def _point(
-    request: ParallelRequest, model: PerformanceModel, plan: ParallelPlan, gpu_type: str, num_gpus: int
-) -> PlanPoint:
-    """Estimate a plan where it is, and check it.
-
-    Raises
-    ------
-    UnverifiedPlanError
-        When it is not legal.
-    """
-    faults = plan_violations(plan, model)
-    if plan is request.running or request.planner is Planner.GIVEN:
-        # They are not ours; what they lack is told.
-        faults = [issue for issue in faults if issue.code != RejectionReason.OUT_OF_MEMORY]
-    if faults:
-        raise UnverifiedPlanError(
-            f"the plan {plan.notation()} failed {counted(len(faults), 'check')}; it is withheld", faults
-        )
-    iteration, measured_s = model.iteration(plan), request.measured_s(plan)
-    parts, busy = breakdown(iteration, plan.num_micro_batches), busy_shares(plan, iteration)
-    if measured_s is not None:
-        iteration = replace(iteration, total_s=measured_s)
-    throughput = plan.global_batch / iteration.total_s
-    return PlanPoint(
-        gpu_type=gpu_type,
-        num_gpus=num_gpus,
-        model=request.model,
-        estimate=PlanEstimate(
-            plan=plan,
-            iteration=iteration,
-            memory=model.memory(plan),
-            throughput=throughput,
-            measured=measured_s is not None,
-        ),
-        breakdown=parts,
-        efficiency=efficiency_of(request.model, plan, throughput, _peaks(request), request.num_tokens, busy),
-        usable_bytes=tuple(
-            min(model.usable_bytes(replica.gpu_type) for replica in stage.replicas) for stage in plan.stages
-        ),
-    )
-
-
-def _peaks(request: ParallelRequest) -> dict[str, float]:
-    kinds = [offer.gpu_type for offer in request.offers] if request.cluster is None else request.cluster.gpu_types
-    return {kind.name: kind.peak_flops_per_s for kind in kinds}
-
-
-def offer_model(request: ParallelRequest, offer: Offer) -> PerformanceModel:
-    """The performance model of an offer, on nodes of the cluster or virtual ones."""
-    if request.cluster is not None:
-        return performance_model(request.model, request.cluster, request.calibration)
-    nodes = len(_virtual_nodes(offer))
-    return virtual_model(request.model, offer.gpu_type, offer.gpus_per_node, nodes, request.calibration)
-
-
-def _virtual_nodes(offer: Offer) -> tuple[NodeGpus, ...]:
-    size = offer.gpus_per_node
-    return tuple(NodeGpus(node=str(k), gpus=tuple(range(size))) for k in range(-(-max(offer.counts) // size)))
-
-
 def _types_of(plan: ParallelPlan) -> str:
     return "+".join(sorted({replica.gpu_type for stage in plan.stages for replica in stage.replicas}))
-
-
-def _unshared(options: GridOptions, offer: Offer, num_gpus: int) -> MissingPoint:
-    """That no plan has the degrees of context and expert parallelism, and the schedules, that were asked for."""
-    schedules = None if options.schedules is None else [schedule.value for schedule in options.schedules]
-    named = ("CP", options.context_degrees), ("EP", options.expert_degrees), ("schedules", schedules)
-    asked = " and ".join(f"{name} {list(values)}" for name, values in named if values is not None)
-    detail = f"no symmetric plan with {asked} fits software, model, batch, GPUs and their memory"
-    candidate = f"{num_gpus} {offer.gpu_type.name}"
-    rejection = Rejection(reason=RejectionReason.SHARING, candidate=candidate, detail=detail)
-    return MissingPoint(gpu_type=offer.gpu_type.name, num_gpus=num_gpus, rejections=(rejection,))
-
-
-def _missing(offer: Offer, num_gpus: int, grids: Sequence[Grid], plans: Sequence[ParallelPlan]) -> MissingPoint:
-    """Why there is no plan here: all rejections, the nodes for `plans`, or the time."""
-    rejections = sorted((r for grid in grids for r in grid.rejections), key=how_close)
-    name = f"{num_gpus} {offer.gpu_type.name}"
-    if plans:
-        size, wanted = counted(offer.gpus_per_node, "GPU"), counted(num_gpus, "GPU")
-        detail = f"the cluster has no free nodes with {size} each for {wanted}"
-        rejections = [Rejection(reason=RejectionReason.NODES, candidate=name, detail=detail)]
-    elif not grids:
-        detail = "was not looked at before the time was over; ask for fewer numbers of GPUs, or allow more time"
-        rejections = [Rejection(reason=RejectionReason.TIME, candidate=name, detail=detail)]
-    return MissingPoint(gpu_type=offer.gpu_type.name, num_gpus=num_gpus, rejections=tuple(rejections))
-
-
-def _nowhere(request: ParallelRequest, parts: Sequence[ParallelAnswer]) -> Iterator[Issue]:
-    """Per offer, why nothing fits: the candidate that comes closest, and what would help."""
-    for k, part in enumerate(parts):
-        reasons = sorted((r for missing in part.missing for r in missing.rejections), key=how_close)
-        if reasons:
-            closest = reasons[0]
-            detail = f"{closest.candidate}: {closest.detail}"
-            if closest.needed_bytes is not None and closest.usable_bytes is not None:
-                detail = (
-                    f"the model fits nowhere; what comes closest, {closest.candidate}, needs at least "
-                    f"{size_of(closest.needed_bytes)} per GPU, of which {size_of(closest.usable_bytes)} are usable"
-                )
-                helping = list(remedies(request, request.offers[k]))
-                detail += f"; it would fit {'; or '.join(helping)}" if helping else ""
-            yield Issue(code=closest.reason.value, pointer=f"/offers/{k}", detail=detail)

@@ -8,8 +8,9 @@ from dataclasses import replace
 
 from models.measured.bandwidths import told_bandwidth
 from models.measured.base import Bandwidth, Training
+from models.parallelism.estimate import offer_model
 from models.parallelism.measured_site import CalibratedSite, MeasuredSite, SiteMeasurement
-from models.parallelism.planner import answer, offer_model
+from models.parallelism.planner import answer
 from models.parallelism.request import MeasuredPlan, MeasureNext, Offer, ParallelRequest
 from models.parallelism.uncertainty import measured_time, with_intervals
 from models.performance.iteration.adjustment import Adjustment
