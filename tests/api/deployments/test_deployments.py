@@ -432,7 +432,7 @@ def test_the_projection_is_that_of_the_plan_that_holds(client: httpx.Client, mon
     path = made["links"]["self"]
     wait(client, path, lambda document: document["phase"] == "running")
     # The new ranks never get ready, so that a stop takes the change back.
-    monkeypatch.setattr("executor.supervision.RunFolders.all_ready", lambda *_: False)
+    monkeypatch.setattr("executor.run_folders.RunFolders.all_ready", lambda *_: False)
     change = client.post(f"{path}:reconfigure", json={"plan": plan([(2, 1), (2, 2)]), "project": True}).json()
     assert change["projection"]["asked"] == "2L 1x1 | 2L 2x1 (2 x 4)"
     client.post(f"{path}:stop")

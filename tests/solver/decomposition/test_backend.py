@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import solver.backends.decomposition as module
 from benchmarks.workloads.choice_problems import drawn_choice_problem
 from solver.backends.highs import HighsBackend
+from solver.decomposition import pricing
 from solver.decomposition.dual import DualPoint, maximise_dual
 from solver.monitor import Progress, SolveMonitor
 from solver.options import SolveOptions
@@ -28,7 +29,8 @@ EXACT = SolveOptions(solver="decomposition", relative_gap=0.0, time_limit_s=20.0
 @pytest.fixture
 def _always_price(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also small problems go through pricing and narrow cores, so that widening happens."""
-    for name in ("_LINEAR", "_FEW_BLOCKS", "_FEW_COLUMNS"):
+    monkeypatch.setattr(pricing, "_LINEAR", 0)
+    for name in ("_FEW_BLOCKS", "_FEW_COLUMNS"):
         monkeypatch.setattr(module, name, 0)
     monkeypatch.setattr(module, "_FIRST_EXTRA", 2)
 
@@ -205,7 +207,7 @@ def test_prices_of_one_round_start_the_next(scale: float, monkeypatch: pytest.Mo
         evaluations.append(found.num_evaluations)
         return found
 
-    monkeypatch.setattr(module, "maximise_dual", counted)
+    monkeypatch.setattr(pricing, "maximise_dual", counted)
     cold = solve(whole, replace(EXACT, relative_gap=1e-3))
     from_nothing = sum(evaluations)
     warm = solve(whole, replace(EXACT, relative_gap=1e-3, prices=first.prices))
@@ -235,7 +237,7 @@ def test_prices_that_still_hold_are_not_searched_for(monkeypatch: pytest.MonkeyP
     whole = choice_problem(7, num_blocks=300, num_options=6, num_resources=3)
     options = replace(EXACT, relative_gap=1e-2)
     first = solve(whole, options)
-    monkeypatch.setattr(module, "maximise_dual", None)
+    monkeypatch.setattr(pricing, "maximise_dual", None)
     again = solve(whole, replace(options, prices=first.prices))
     assert again.termination is TerminationReason.OPTIMAL
     assert again.relative_gap is not None
@@ -250,7 +252,7 @@ def test_prices_that_still_hold_need_no_relaxation(monkeypatch: pytest.MonkeyPat
         first = solve(whole, options)
         assert first.prices is not None
         with monkeypatch.context() as patch:
-            patch.setattr(module, "solve_relaxation", None)
+            patch.setattr(pricing, "solve_relaxation", None)
             again = solve(whole, replace(options, prices=first.prices))
         assert again.termination is TerminationReason.OPTIMAL
         assert again.objective == pytest.approx(first.objective, rel=gap or 1e-9)

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-import solver.backends.decomposition as module
 from benchmarks.workloads.choice_problems import drawn_choice_problem
 from solver.options import SolveOptions
 from solver.result import SolveResult, TerminationReason
@@ -16,9 +15,10 @@ _ALL = 1000
 _PARTS = 4
 # One of so many is priced by the dual, which takes several times as long for so few blocks.
 _DUAL_EVERY = 10
-# Names in the backend: every problem is priced, by simplex at once, or by the dual with narrow cores first.
-_BY_SIMPLEX = {"_FEW_BLOCKS": 0, "_FEW_COLUMNS": 0}
-_BY_DUAL = {**_BY_SIMPLEX, "_LINEAR": 0, "_FIRST_EXTRA": 2}
+# Every problem is priced, by simplex at once, or by the dual with narrow cores first.
+_BACKEND = "solver.backends.decomposition"
+_BY_SIMPLEX = {f"{_BACKEND}._FEW_BLOCKS": 0, f"{_BACKEND}._FEW_COLUMNS": 0}
+_BY_DUAL = {**_BY_SIMPLEX, "solver.decomposition.pricing._LINEAR": 0, f"{_BACKEND}._FIRST_EXTRA": 2}
 
 
 def _compare(seed: int, most_blocks: int = 8, start_gap: float | None = None) -> TerminationReason:
@@ -44,13 +44,13 @@ def _same(seed: int, ours: SolveResult, theirs: SolveResult) -> TerminationReaso
 @pytest.mark.parametrize("changes", [_BY_SIMPLEX, _BY_DUAL], ids=["simplex", "dual"])
 def test_a_few_problems_are_solved_exactly(changes: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in changes.items():
-        monkeypatch.setattr(module, name, value)
+        monkeypatch.setattr(name, value)
     assert {_compare(seed) for seed in _QUICK} == {TerminationReason.OPTIMAL, TerminationReason.INFEASIBLE}
 
 
 @pytest.mark.parametrize("start_gap", [0.0, 0.2])
 def test_a_few_problems_are_solved_exactly_from_a_point(start_gap: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_FEW_COLUMNS", 0)
+    monkeypatch.setattr(f"{_BACKEND}._FEW_COLUMNS", 0)
     found = {_compare(seed, 20, start_gap) for seed in _QUICK}
     assert found == {TerminationReason.OPTIMAL, TerminationReason.INFEASIBLE}
 
@@ -62,10 +62,10 @@ def test_a_thousand_problems_are_solved_exactly(part: int, monkeypatch: pytest.M
     found = []
     for seed in range(len(_QUICK) + part, _ALL, _PARTS):
         for name, value in (_BY_SIMPLEX if seed % _DUAL_EVERY else _BY_DUAL).items():
-            monkeypatch.setattr(module, name, value)
+            monkeypatch.setattr(name, value)
         found.append(_compare(seed))
         monkeypatch.undo()
-        monkeypatch.setattr(module, "_FEW_COLUMNS", 0)
+        monkeypatch.setattr(f"{_BACKEND}._FEW_COLUMNS", 0)
         _compare(seed, start_gap=0.05)
         monkeypatch.undo()
     assert found.count(TerminationReason.OPTIMAL) > len(found) / 2
