@@ -1,6 +1,6 @@
 """Costs derived from a description, against counting by hand and against published closed forms.
 
-`_TINY` is GPT in fp16 with s = 3 tokens, h = 4, 2 heads of 2, f = 8, V = 10, L = 2:
+`TINY` (`model_scenes`) is GPT in fp16 with s = 3 tokens, h = 4, 2 heads of 2, f = 8, V = 10, L = 2:
 
               weights                         biases       norms
 attention     3 x 4 x 4 + 4 x 4 = 64          12 + 4       8
@@ -11,9 +11,7 @@ head          tied                                         8
 FLOPs of a layer: 2 x 3 x 128 = 768, and attention 4 x 3^2 x 4 = 144; of the head 2 x 3 x 4 x 10 = 240.
 """
 
-import math
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -21,7 +19,6 @@ from hypothesis import strategies as st
 
 from models.catalogue import find_model
 from models.performance.iteration.architecture import parameter_count, profile_of
-from models.performance.iteration.model_issues import model_issues
 from models.performance.iteration.profile import LayerCost, ModelProfile
 from models.software import Software
 from models.transformer import (
@@ -29,36 +26,12 @@ from models.transformer import (
     Biases,
     Checkpointing,
     Normalisation,
-    Operator,
-    OperatorModel,
     Optimizer,
     Positions,
     Precision,
     Transformer,
 )
-from stowplan.errors import InputError
-
-_TINY = Transformer(
-    num_layers=2,
-    hidden_size=4,
-    num_heads=2,
-    feed_forward_size=8,
-    vocabulary_size=10,
-    sequence_length=3,
-    global_batch=8,
-    precision=Precision.FP16,
-)
-_LATENT = {"head_size": 3, "rotary_head_size": 1, "kv_rank": 6, "biases": Biases.NONE}
-_OPERATOR = Operator(
-    name="a",
-    parameters=7,
-    forward_flops=100.0,
-    memory_traffic_bytes=50.0,
-    activation_bytes=30.0,
-    output_bytes=10.0,
-    tensor_parallel_bytes=5.0,
-)
-_OPERATORS = OperatorModel(operators=(_OPERATOR, replace(_OPERATOR, name="b", activation_bytes=4.0)), global_batch=8)
+from tests.models.performance.iteration.model_scenes import OPERATORS, TINY
 
 
 def _forward_flops(profile: ModelProfile) -> float:
@@ -66,7 +39,7 @@ def _forward_flops(profile: ModelProfile) -> float:
 
 
 def test_tiny_by_hand() -> None:
-    profile = profile_of(_TINY)
+    profile = profile_of(TINY)
     layer = profile.layers[0]
     assert layer == profile.layers[1]
     assert (layer.parameters, layer.forward_flops) == (172, 768 + 144)
@@ -88,7 +61,7 @@ def test_tiny_by_hand() -> None:
     assert profile.head.memory_traffic_bytes == 2 * 3 * (12 + 10) + 8 * 3 * 10
     # Logits in fp32; as they came and their gradient, too, where the loss has no kernel of its own.
     assert profile.head.partitioned_activation_bytes == 8 * 3 * 10
-    assert profile_of(replace(_TINY, software=Software.TORCH)).head.partitioned_activation_bytes == 4 * 3 * 10
+    assert profile_of(replace(TINY, software=Software.TORCH)).head.partitioned_activation_bytes == 4 * 3 * 10
     assert profile.head.replicated_activation_bytes == 2 * 2 * 3 * 4
     assert profile.tensor_units == (("attention heads", 2), ("KV heads", 2), ("feed-forward size", 8))
 
@@ -96,13 +69,13 @@ def test_tiny_by_hand() -> None:
 def test_gradients_of_weights_are_those_of_products_with_weights() -> None:
     """2 x 768 + 240 FLOPs of both passes back, and 2 x 2 x 144 more for attention, which has none."""
     of_weights = 2 * 768 + 240
-    assert profile_of(_TINY).weight_share == pytest.approx(of_weights / (2 * of_weights + 2 * 2 * 144))
+    assert profile_of(TINY).weight_share == pytest.approx(of_weights / (2 * of_weights + 2 * 2 * 144))
 
 
 def test_grouped_queries_and_gates_by_hand() -> None:
     """4 heads of 3, so q = 12, 2 KV heads, so v = 12; 3 x 4 x 8 in the feed-forward part; norms of 4; no biases."""
     model = replace(
-        _TINY,
+        TINY,
         num_heads=4,
         num_kv_heads=2,
         head_size=3,
@@ -117,7 +90,7 @@ def test_grouped_queries_and_gates_by_hand() -> None:
     assert layer.parameters == (48 + 48 + 48) + 96 + 8
     assert layer.forward_flops == 2 * 3 * (144 + 96) + 4 * 9 * 12
     assert layer.partitioned_activation_bytes == 2 * 3 * (12 + 12 + 12 + 4 * 8)
-    assert layer.replicated_activation_bytes == profile_of(_TINY).layers[0].replicated_activation_bytes
+    assert layer.replicated_activation_bytes == profile_of(TINY).layers[0].replicated_activation_bytes
     assert layer.memory_traffic_bytes == 2 * 3 * (16 + 24 + 28 + 36 + 16 + 20 + 24 + 12)
     assert (profile.embedding.parameters, profile.head.parameters) == (40, 4 + 40)
     assert profile.tied_parameters == 0
@@ -176,7 +149,7 @@ def test_suikas_constant(name: str) -> None:
 
 
 def test_checkpointing() -> None:
-    none, selective, full = (profile_of(replace(_TINY, checkpointing=how)) for how in Checkpointing)
+    none, selective, full = (profile_of(replace(TINY, checkpointing=how)) for how in Checkpointing)
     assert (none.backward_ratio, none.backward_all_reduces) == (2.0, 1.0)
     # The layers are all of 2 x 912 + 240 FLOPs but the head.
     assert selective.backward_ratio == 2.0
@@ -201,7 +174,7 @@ def test_checkpointing() -> None:
 def test_plain_attention_keeps_its_scores_unless_they_are_repeated() -> None:
     """5 a s^2 bytes of them in 16 bits (Korthikanti et al. 2022, table 2); 2 heads, sequences of 3."""
     fused, plain, selective = (
-        profile_of(replace(_TINY, attention=attention, checkpointing=how, precision=Precision.FP16)).layers[0]
+        profile_of(replace(TINY, attention=attention, checkpointing=how, precision=Precision.FP16)).layers[0]
         for attention, how in (
             (Attention.FUSED, Checkpointing.NONE),
             (Attention.PLAIN, Checkpointing.NONE),
@@ -217,10 +190,10 @@ def test_plain_attention_keeps_its_scores_unless_they_are_repeated() -> None:
 
 def test_mixture_of_experts_by_hand() -> None:
     """4 experts of 64 weights and 12 biases, two at work; the router has 4 x 4 weights and no bias."""
-    model = replace(_TINY, num_layers=4, num_experts=4, experts_per_token=2, expert_interval=2)
+    model = replace(TINY, num_layers=4, num_experts=4, experts_per_token=2, expert_interval=2)
     dense, mixture, *again = profile_of(model).layers
     assert again == [dense, mixture]
-    assert dense == profile_of(_TINY).layers[0]
+    assert dense == profile_of(TINY).layers[0]
     assert mixture.parameters == dense.parameters + 3 * 76 + 16
     assert mixture.forward_flops == dense.forward_flops + 2 * 3 * (64 + 16)
     assert mixture.partitioned_activation_bytes == dense.partitioned_activation_bytes + 2 * 3 * 16
@@ -235,7 +208,7 @@ def test_latent_attention_by_hand() -> None:
 
     Queries 4 x 5 + 5 x 6, keys and values 4 x (6 + 1) + 6 x 2 x (2 + 2), output 4 x 4: 142 weights.
     """
-    plain = replace(_TINY, normalisation=Normalisation.RMSNORM, biases=Biases.NONE)
+    plain = replace(TINY, normalisation=Normalisation.RMSNORM, biases=Biases.NONE)
     model = replace(plain, head_size=3, value_head_size=2, rotary_head_size=1, query_rank=5, kv_rank=6)
     layer, other = profile_of(model).layers[0], profile_of(plain).layers[0]
     assert layer.parameters == 142 + 64 + 8 + 5 + 6
@@ -252,7 +225,7 @@ def test_latent_attention_by_hand() -> None:
 
 def test_windows_by_hand() -> None:
     """Of 3 tokens each attends to 2, but to all in every second layer."""
-    plain = replace(_TINY, attention=Attention.PLAIN, checkpointing=Checkpointing.SELECTIVE)
+    plain = replace(TINY, attention=Attention.PLAIN, checkpointing=Checkpointing.SELECTIVE)
     model = replace(plain, attention_window=2, global_attention_interval=2)
     local, wide = profile_of(model).layers
     everywhere = profile_of(plain)
@@ -267,12 +240,12 @@ def test_windows_by_hand() -> None:
 
 def test_more_norms_by_hand() -> None:
     """Behind both parts norms of 2 x 4 weights that read and write 4; two of 2 weights read and write 4 in heads."""
-    plain = profile_of(_TINY).layers[0]
-    behind = profile_of(replace(_TINY, post_norms=True)).layers[0]
+    plain = profile_of(TINY).layers[0]
+    behind = profile_of(replace(TINY, post_norms=True)).layers[0]
     assert behind.parameters == plain.parameters + 16
     assert behind.replicated_activation_bytes == plain.replicated_activation_bytes + 2 * 3 * 8
     assert behind.memory_traffic_bytes == plain.memory_traffic_bytes + 2 * 3 * 16
-    heads = profile_of(replace(_TINY, query_key_norms=True)).layers[0]
+    heads = profile_of(replace(TINY, query_key_norms=True)).layers[0]
     assert heads.parameters == plain.parameters + 4
     assert heads.partitioned_activation_bytes == plain.partitioned_activation_bytes + 2 * 3 * 8
     assert heads.memory_traffic_bytes == plain.memory_traffic_bytes + 2 * 3 * 16
@@ -281,7 +254,7 @@ def test_more_norms_by_hand() -> None:
 def test_what_replicas_may_share_by_hand() -> None:
     """Two of 4 experts of 64 weights and 12 biases work on a token, each on 1.5 times its share: 3 tokens go there and
     come back, of 4 numbers in 2 bytes each, from every one of the sequence."""
-    model = replace(_TINY, num_layers=2, num_experts=4, experts_per_token=2, expert_interval=2, capacity_factor=1.5)
+    model = replace(TINY, num_layers=2, num_experts=4, experts_per_token=2, expert_interval=2, capacity_factor=1.5)
     dense, mixed = profile_of(model).layers
     assert (dense.expert_parameters, dense.exchanged_bytes) == (0.0, 0.0)
     assert mixed.expert_parameters == 4 * 76
@@ -296,7 +269,7 @@ def test_what_replicas_may_share_by_hand() -> None:
 def test_experts_of_another_size_by_hand() -> None:
     """Behind a dense layer: 4 experts of 2 x 4 x 3, 3 + 4 biases, two at work; a shared one of 2 x 4 x 5, 5 + 4."""
     model = replace(
-        _TINY,
+        TINY,
         num_experts=4,
         experts_per_token=2,
         first_dense_layers=1,
@@ -304,7 +277,7 @@ def test_experts_of_another_size_by_hand() -> None:
         shared_expert_size=5,
     )
     dense, mixture = profile_of(model).layers
-    assert dense == profile_of(_TINY).layers[0]
+    assert dense == profile_of(TINY).layers[0]
     without = dense.parameters - 64 - 12
     assert mixture.parameters == without + 4 * (24 + 7) + 16 + 40 + 9
     assert mixture.forward_flops == dense.forward_flops + 2 * 3 * (2 * 24 + 40 + 16 - 64)
@@ -343,15 +316,15 @@ def test_flops_of_a_mixture_follow_active_parameters() -> None:
     ],
 )
 def test_state_of_a_parameter(precision: Precision, optimizer: Optimizer, state: tuple[float, float, float]) -> None:
-    transformer = replace(_TINY, precision=precision, optimizer=optimizer)
-    operators = replace(_OPERATORS, precision=precision, optimizer=optimizer)
+    transformer = replace(TINY, precision=precision, optimizer=optimizer)
+    operators = replace(OPERATORS, precision=precision, optimizer=optimizer)
     for profile in (profile_of(transformer), profile_of(operators)):
         assert (profile.parameter_bytes, profile.gradient_bytes, profile.optimizer_bytes) == state
         assert profile.flops_precision == precision.value
 
 
 def test_fp32_doubles_activations_but_for_masks_and_logits() -> None:
-    half, full = profile_of(_TINY), profile_of(replace(_TINY, precision=Precision.FP32))
+    half, full = profile_of(TINY), profile_of(replace(TINY, precision=Precision.FP32))
     assert full.layers[0].boundary_bytes == 2 * half.layers[0].boundary_bytes
     assert full.layers[0].partitioned_activation_bytes == 2 * half.layers[0].partitioned_activation_bytes
     masks = 2 * 3 * 4
@@ -361,7 +334,7 @@ def test_fp32_doubles_activations_but_for_masks_and_logits() -> None:
 
 
 def test_operators() -> None:
-    profile = profile_of(replace(_OPERATORS, micro_batch=2, zero_stage=3))
+    profile = profile_of(replace(OPERATORS, micro_batch=2, zero_stage=3))
     assert profile.layers[0] == LayerCost(
         parameters=7.0,
         forward_flops=100.0,
@@ -381,192 +354,10 @@ def test_operators() -> None:
     assert parameter_count(profile) == 14
 
 
-@pytest.mark.parametrize(
-    ("changes", "code", "field", "detail"),
-    [
-        ({"num_layers": 0}, "not_positive", "num_layers", "is 0; must be at least 1"),
-        ({"micro_batch": -1}, "not_positive", "micro_batch", "is -1; must be at least 1"),
-        ({"num_kv_heads": 0}, "not_positive", "num_kv_heads", "is 0; must be at least 1"),
-        ({"zero_stage": 4}, "out_of_range", "zero_stage", "is 4; one of 0, 1, 2, 3"),
-        ({"zero_stage": -1}, "out_of_range", "zero_stage", "is -1; one of 0, 1, 2, 3"),
-        (
-            {"micro_batch": 3},
-            "batch_not_divisible",
-            "micro_batch",
-            "is 3, which does not divide global_batch 8",
-        ),
-        (
-            {"num_heads": 3},
-            "heads_not_divisible",
-            "num_heads",
-            "are 3, which do not divide hidden_size 4; 2 would, or give head_size",
-        ),
-        (
-            {"num_heads": 4, "num_kv_heads": 3},
-            "heads_not_divisible",
-            "num_kv_heads",
-            "are 3, which do not divide the 4 attention heads; 2 would",
-        ),
-        (
-            {"num_heads": 2, "num_kv_heads": 4},
-            "heads_not_divisible",
-            "num_kv_heads",
-            "are 4, which do not divide the 2 attention heads; 2 would",
-        ),
-        (
-            {"experts_per_token": 2},
-            "out_of_range",
-            "experts_per_token",
-            "is 2; at most num_experts, 1",
-        ),
-        (
-            {"num_experts": 2, "expert_interval": 3},
-            "out_of_range",
-            "expert_interval",
-            "is 3; at most num_layers, 2, or there is no layer with experts",
-        ),
-        (
-            {"num_experts": 2, "first_dense_layers": 2},
-            "out_of_range",
-            "first_dense_layers",
-            "is 2; less than 2, the last layer with experts, or there is none",
-        ),
-        ({"first_dense_layers": -1}, "out_of_range", "first_dense_layers", "is -1; must be at least 0"),
-        (
-            {"shared_expert_size": 4},
-            "useless_field",
-            "shared_expert_size",
-            "has no meaning without experts: give num_experts",
-        ),
-        (
-            {"capacity_factor": 1.5},
-            "useless_field",
-            "capacity_factor",
-            "has no meaning without experts: give num_experts",
-        ),
-        (
-            {"num_experts": 2, "capacity_factor": 0.5},
-            "out_of_range",
-            "capacity_factor",
-            "is 0.5; from 1, where all experts get as many tokens, to 100",
-        ),
-        (
-            {"global_attention_interval": 2},
-            "useless_field",
-            "global_attention_interval",
-            "has no meaning without attention_window: all layers attend to all tokens",
-        ),
-        (
-            {"query_rank": 2},
-            "useless_field",
-            "query_rank",
-            "has no meaning without kv_rank, which makes the attention latent",
-        ),
-        (
-            {**_LATENT, "rotary_head_size": None},
-            "missing_field",
-            "rotary_head_size",
-            "is missing; latent attention (kv_rank) needs head_size, and rotary_head_size of it",
-        ),
-        (
-            {**_LATENT, "rotary_head_size": 3},
-            "out_of_range",
-            "rotary_head_size",
-            "is 3; less than head_size, 3, of which it is a part",
-        ),
-        (
-            {**_LATENT, "num_kv_heads": 1},
-            "out_of_range",
-            "num_kv_heads",
-            "is 1; latent attention has as many as heads, 2: leave it out",
-        ),
-        (
-            {**_LATENT, "query_key_norms": True},
-            "useless_field",
-            "query_key_norms",
-            "is true; latent attention has norms of its own",
-        ),
-        (
-            {**_LATENT, "biases": Biases.QKV},
-            "out_of_range",
-            "biases",
-            "is qkv; latent attention is described without biases: none",
-        ),
-    ],
-)
-def test_faults_of_a_transformer(changes: dict[str, Any], code: str, field: str, detail: str) -> None:
-    model = replace(_TINY, **changes)
-    (issue,) = model_issues(model, "/jobs/3/transformer")
-    assert (issue.code, issue.pointer, issue.detail) == (code, f"/jobs/3/transformer/{field}", detail)
-    with pytest.raises(InputError, match="the model has 1 error") as raised:
-        profile_of(model)
-    assert raised.value.issues[0].pointer == f"/{field}"
-
-
-def test_all_faults_at_once() -> None:
-    model = replace(_TINY, num_heads=3, experts_per_token=2, micro_batch=5)
-    assert [issue.pointer for issue in model_issues(model, "")] == ["/micro_batch", "/num_heads", "/experts_per_token"]
-
-
-@pytest.mark.parametrize(
-    ("operators", "code", "pointer", "detail"),
-    [
-        ((), "no_operators", "/operators", "the model has no operators; at least 1"),
-        (
-            (_OPERATOR, replace(_OPERATOR, forward_flops=math.nan)),
-            "negative",
-            "/operators/1/forward_flops",
-            "is nan; must be finite and at least 0",
-        ),
-        (
-            (replace(_OPERATOR, output_bytes=math.inf),),
-            "negative",
-            "/operators/0/output_bytes",
-            "is inf; must be finite and at least 0",
-        ),
-        (
-            (replace(_OPERATOR, parameters=-1),),
-            "negative",
-            "/operators/0/parameters",
-            "is -1; must be finite and at least 0",
-        ),
-        (
-            (replace(_OPERATOR, forward_flops=0.0),),
-            "no_computation",
-            "/operators",
-            "no operator has forward_flops above 0",
-        ),
-    ],
-)
-def test_faults_of_an_operator_list(operators: tuple[Operator, ...], code: str, pointer: str, detail: str) -> None:
-    (issue,) = model_issues(replace(_OPERATORS, operators=operators), "")
-    assert (issue.code, issue.pointer, issue.detail) == (code, pointer, detail)
-
-
-def test_legal_models_have_no_issues() -> None:
-    assert model_issues(_TINY, "") == []
-    assert model_issues(_OPERATORS, "") == []
-
-
-def test_what_the_software_does_not_do_is_refused() -> None:
-    wanted = replace(_TINY, precision=Precision.FP8, sequence_parallel=True)
-    issues = model_issues(wanted, "/job")
-    assert [(issue.code, issue.pointer) for issue in issues] == [
-        ("not_in_software", "/job/precision"),
-        ("not_in_software", "/job/sequence_parallel"),
-    ]
-    assert "megatron-core, torch, torch-eager" in issues[0].detail
-    assert model_issues(replace(wanted, software=Software.MEGATRON_CORE), "") == []
-    scaled = replace(wanted, precision=Precision.MXFP8, software=Software.TORCH_EAGER)
-    (issue,) = model_issues(scaled, "")
-    assert issue.detail.endswith("a software that does: megatron-core, torch")
-    assert model_issues(replace(scaled, software=Software.TORCH), "") == []
-
-
 def test_block_scales_are_kept_with_their_numbers() -> None:
     """One byte for 32 numbers of what products read: 8 of the feed-forward part and 2 x 4 of 3 tokens each."""
     eight, scaled = (
-        profile_of(replace(_TINY, precision=precision, software=Software.MEGATRON_CORE)).layers[0]
+        profile_of(replace(TINY, precision=precision, software=Software.MEGATRON_CORE)).layers[0]
         for precision in (Precision.FP8, Precision.MXFP8)
     )
     assert scaled.partitioned_activation_bytes - eight.partitioned_activation_bytes == 3 * 8 / 32
