@@ -165,6 +165,11 @@ class WorkerPool:
         """Tasks that wait."""
         return len(self._queue)
 
+    def is_kept(self, name: str) -> bool:
+        """Whether a worker that waits keeps what has this name."""
+        with self._changed:
+            return any(name in worker.keeps for worker in self._idle)
+
     def submit(
         self,
         task: str,

@@ -34,7 +34,16 @@ class _Parts(msgspec.Struct):
     jobs: tuple[msgspec.Raw, ...]
 
 
+class _Change(msgspec.Struct):
+    base: str | None = None
+
+
+class _Changing(msgspec.Struct):
+    snapshot: _Change
+
+
 _PARTS = msgspec.json.Decoder(_Parts)
+_CHANGING = msgspec.json.Decoder(_Changing)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,6 +92,14 @@ class SnapshotInParts:
 
 def _together(jobs: Sequence[bytes]) -> Iterator[Texts]:
     return (Texts(tuple(jobs[k : k + _TOGETHER])) for k in range(0, len(jobs), _TOGETHER))
+
+
+def base_of(text: bytes) -> str | None:
+    """What a request says that it changes; None where it says nothing, or is no request."""
+    try:
+        return _CHANGING.decode(text).snapshot.base
+    except (msgspec.DecodeError, RecursionError):
+        return None
 
 
 def plain_change(source: ChangedSnapshot, base: SnapshotInParts) -> SnapshotInParts | None:

@@ -3,7 +3,7 @@
 from api.convert.outcome_text import outcome_text
 from api.convert.request import issue_in_request
 from api.plans.outcome import Planned
-from api.reading.packed import tell_what_has_gone
+from api.reading.packed import tell_what_is_kept
 from models.plan import PlanOutcome, PlanTask
 from models.planning import plan_task
 from models.workload import Snapshot
@@ -15,7 +15,7 @@ _OPEN_FIELDS = {"termination", "warnings"}
 
 def planned(task: PlanTask, monitor: SolveMonitor) -> Planned:
     """Plan; raises what `models.planning.plan` does."""
-    tell_what_has_gone(monitor)
+    tell_what_is_kept(monitor)
     return packed(plan_task(task, monitor), task.request.snapshot)
 
 

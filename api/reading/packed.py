@@ -15,7 +15,7 @@ from api.convert.plain import plain_snapshot
 from api.convert.plain_change import BEFORE_CLUSTER, BEFORE_JOBS, SnapshotInParts, Texts
 from api.convert.snapshot import snapshot_from_document
 from api.schemas.snapshot import SNAPSHOT
-from api.store.texts import Body, Part
+from api.store.texts import Body, BodyName, Part
 from models.plan import PlanRequest
 from models.policy import Parameters
 from models.workload import Snapshot
@@ -45,8 +45,8 @@ _parts: OfUnchanged[Texts, Part] = OfUnchanged()
 # By the hash of its text, the one that was used last behind the others.
 _kept: OrderedDict[str, _Kept] = OrderedDict()
 _keeping = threading.Lock()
-# Whether something has gone of which the pool has not been told.
-_has_gone = threading.Event()
+# Whether something has come or gone of which the pool has not been told.
+_has_changed = threading.Event()
 
 
 def keep(snapshot: Snapshot, body: Body, monitor: SolveMonitor, plain: str | SnapshotInParts | None = None) -> None:
@@ -59,33 +59,37 @@ def keep(snapshot: Snapshot, body: Body, monitor: SolveMonitor, plain: str | Sna
         new.parts = plain
     else:
         new.text = plain
+    _add(body, new)
+    tell_what_is_kept(monitor)
+
+
+def tell_what_is_kept(monitor: SolveMonitor) -> None:
+    """Have those sent here who want what is kept, where that is other than was told."""
+    if _has_changed.is_set():
+        with _keeping:
+            names = tuple(_kept)
+            _has_changed.clear()
+        monitor.keeps(names)
+
+
+def _add(body: Body, new: _Kept) -> None:
     with _keeping:
         # The objects that there are may have been gone on from.
         _kept.setdefault(body.hash, new)
         _kept.move_to_end(body.hash)
         _forget()
-        names = tuple(_kept)
-        _has_gone.clear()
-    monitor.keeps(names)
+        _has_changed.set()
 
 
-def tell_what_has_gone(monitor: SolveMonitor) -> None:
-    """Have nobody sent here for what was handed to a task and is kept no more."""
-    if _has_gone.is_set():
-        with _keeping:
-            names = tuple(_kept)
-            _has_gone.clear()
-        monitor.keeps(names)
-
-
-def kept_parts(body: Body) -> SnapshotInParts | None:
-    """A snapshot that is stored as `body` in parts: as this process keeps it, else read; None where it is not plain."""
+def kept_parts(body: BodyName) -> SnapshotInParts | None:
+    """A snapshot that is stored as `body` in parts: as this process keeps it, else read; None where it is not plain, or
+    not kept and there is but its name."""
     with _keeping:
         known = _kept.get(body.hash)
         if known is not None:
             _kept.move_to_end(body.hash)
     if known is None:
-        return SnapshotInParts.read(body.text)
+        return SnapshotInParts.read(body.text) if isinstance(body, Body) else None
     if known.parts is None and known.text is not None:
         known.parts, known.text = SnapshotInParts.of(known.snapshot, known.text), None
     return known.parts
@@ -161,9 +165,14 @@ def _read(body: Body) -> Snapshot:
         if known is not None and body.num_bytes > _KEPT_BYTES:
             # It will not be kept beside another one, and nobody knows whether it is asked for again.
             del _kept[body.hash]
-            _has_gone.set()
+            _has_changed.set()
     if known is not None:
         return known.snapshot
-    text = body.text.encode()
+    text = body.text
     with without_collection():
-        return plain_snapshot(text) or snapshot_from_document(SNAPSHOT.validate_json(text))
+        plain = plain_snapshot(text.encode())
+        snapshot = plain or snapshot_from_document(SNAPSHOT.validate_json(text))
+    if body.num_bytes <= _KEPT_BYTES:
+        # What is said of it next will be what has changed.
+        _add(body, _Kept(snapshot=snapshot, num_bytes=body.num_bytes, text=None if plain is None else text))
+    return snapshot

@@ -1,4 +1,5 @@
-"""Who reads: this process what is small; what is large an idle worker, which may plan it then, or another process."""
+"""Who reads: an idle worker that has what a text is about, which may plan it then; of others, this process what is
+small, and what is large any idle worker, or another process."""
 
 import threading
 from collections.abc import Awaitable, Callable
@@ -16,13 +17,15 @@ from stowplan.errors import WorkerError
 
 # What becomes of a text; gets what reads it, and may have a thread for both.
 Then = Callable[[Callable[[], Any]], Awaitable[Any]]
+_NOTHING = object()
 
 
 class Readers:
     """Runs tasks that read; while one does, the interpreter lock of this process is free.
 
-    Up to `small_bytes` are read here. A larger text is read by one of the `workers` that plan if one is idle, else by
-    the processes of `pool`, which start with the first one: they are there while all workers solve.
+    What one of the `workers` that plan keeps it reads if it is idle. Up to `small_bytes` are read here otherwise. A
+    larger text is read by any worker if one is idle, else by the processes of `pool`, which start with the first one:
+    they are there while all workers solve.
     """
 
     def __init__(self, pool: WorkerPool, limit_s: float, small_bytes: int, workers: WorkerPool | None = None) -> None:
@@ -65,18 +68,22 @@ class Readers:
         StowplanError
             What the task raises.
         """
-        if num_bytes <= self._small_bytes:
+        found: Any = _NOTHING
+        is_small = num_bytes <= self._small_bytes
+        if self._workers is not None and (not is_small or self.is_kept(wants)):
+            with suppress(QueueFullError, WorkerError):
+                found = await run_task(self._workers, task, argument, self._limit_s, at_once=True, wants=wants)
+        if found is _NOTHING and is_small:
             read_here = partial(_read_here, task, argument)
             return await (run_in_threadpool(read_here) if then is None else then(read_here))
-        found = await self._read_elsewhere(task, argument, wants)
+        if found is _NOTHING:
+            await run_in_threadpool(self._start)
+            found = await run_task(self._pool, task, argument, self._limit_s)
         return found if then is None else await then(lambda: found)
 
-    async def _read_elsewhere(self, task: str, argument: object, wants: str | None) -> Any:
-        if self._workers is not None:
-            with suppress(QueueFullError, WorkerError):
-                return await run_task(self._workers, task, argument, self._limit_s, at_once=True, wants=wants)
-        await run_in_threadpool(self._start)
-        return await run_task(self._pool, task, argument, self._limit_s)
+    def is_kept(self, wants: str | None) -> bool:
+        """Whether an idle worker keeps what this names."""
+        return self._workers is not None and wants is not None and self._workers.is_kept(wants)
 
 
 def _read_here(task: str, argument: object) -> Any:

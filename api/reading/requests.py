@@ -9,6 +9,7 @@ from typing import Any
 from starlette.concurrency import run_in_threadpool
 
 from api.common.settings import Settings
+from api.convert.plain_change import base_of
 from api.jobs.calibrated_snapshots import MeasuredJobs
 from api.reading.readers import Readers, Then
 from api.reading.texts import Lacking, LackingError, RequestText, WantedForecasts
@@ -16,6 +17,7 @@ from api.store.calendars import CalendarStore
 from api.store.calibrations import CalibrationStore
 from api.store.clusters import ClusterStore
 from api.store.snapshots import Snapshots
+from api.store.texts import BodyName
 from models.forecast.known import SnapshotForecasts
 from stowplan.errors import Issue
 
@@ -60,7 +62,9 @@ class RequestReader:
             When it is not read in time, or too many wait.
         """
         known = self._measured.ids() if fill_in else frozenset[str]()
-        text = RequestText(body=body, settings=self._settings, measured_jobs=known)
+        text = RequestText(
+            body=body, settings=self._settings, measured_jobs=known, snapshots=self._kept_elsewhere(body)
+        )
         when_known = None if then is None else partial(_unless_lacking, then)
         while isinstance(found := await self._read(task, text, when_known), Lacking):
             if found.forecasts is None:
@@ -68,6 +72,12 @@ class RequestReader:
             else:
                 text = replace(text, forecasts=await self._forecast(found.forecasts))
         return found
+
+    def _kept_elsewhere(self, body: bytes) -> dict[str, BodyName | None]:
+        """The base that a small text changes, by its name, where an idle worker keeps it."""
+        base = base_of(body) if len(body) <= self._settings.small_body_bytes else None
+        name = None if base is None else self._snapshots.recent(base)
+        return {base: name} if name is not None and self._readers.is_kept(name.hash) else {}
 
     async def _read(self, task: str, text: RequestText, then: Then | None) -> Any:
         try:

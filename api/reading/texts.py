@@ -26,7 +26,7 @@ from api.schemas.snapshot import (
 )
 from api.store.resolved import ResolvedSnapshot, resolved_document, source_document
 from api.store.stored_calendar import StoredCalendar, entries_of
-from api.store.texts import Body
+from api.store.texts import Body, BodyName
 from models.forecast.known import KnownJob, SnapshotForecasts, unforeseen_jobs
 from solver.monitor import SolveMonitor
 from stowplan.errors import InputError, Issue
@@ -41,8 +41,8 @@ Source = SnapshotDoc | SnapshotReference | ClusterSnapshot | ChangedSnapshot
 class RequestText:
     """The body of a request, and what is known of what it may refer to.
 
-    `snapshots`: stored ones, and those of plans, by id, None for one that there is not; `clusters`, `calendars` and
-    `calibrations` by name likewise. `measured`: of those jobs, among `measured_jobs`, that the request
+    `snapshots`: stored ones, and those of plans, by id, None for one that there is not, the name alone for who keeps
+    it; `clusters`, `calendars` and `calibrations` by name likewise. `measured`: of those jobs, among `measured_jobs`, that the request
     has. `forecasts`: what the forecaster that it names says of its jobs, or why it says nothing, with a pointer
     relative to the request.
     """
@@ -50,7 +50,7 @@ class RequestText:
     body: bytes
     settings: Settings
     measured_jobs: frozenset[str] = frozenset()
-    snapshots: Mapping[str, Body | None] = field(default_factory=dict)
+    snapshots: Mapping[str, BodyName | None] = field(default_factory=dict)
     measured: Mapping[str, MeasuredJob] = field(default_factory=dict)
     clusters: Mapping[str, str | None] = field(default_factory=dict)
     calendars: Mapping[str, StoredCalendar | None] = field(default_factory=dict)
@@ -340,11 +340,13 @@ def _stored_calendar(name: str, text: RequestText) -> StoredCalendar:
 
 def _stored(snapshot_id: str, text: RequestText) -> str | None:
     body = stored_body(snapshot_id, text)
-    return None if body is None else body.text
+    if body is None or isinstance(body, Body):
+        return None if body is None else body.text
+    raise LackingError(Lacking(snapshot_id=snapshot_id))
 
 
-def stored_body(snapshot_id: str, text: RequestText) -> Body | None:
-    """A snapshot that the service has; None where it has none of this id.
+def stored_body(snapshot_id: str, text: RequestText) -> BodyName | None:
+    """A snapshot that the service has, or which one that is; None where it has none of this id.
 
     Raises
     ------

@@ -16,7 +16,11 @@ from api.store.dialects.postgresql import Postgresql, reason
 from api.store.dialects.sqlite import Sqlite
 from api.store.schema import bring_up_to_date
 from api.store.tables import PLANS
+from api.store.texts import BodyName
 from stowplan.errors import InputError
+from stowplan.recent import Recent
+
+_NUM_RECENT = 256
 
 
 class Database:
@@ -39,6 +43,8 @@ class Database:
     def __init__(self, location: Path | str | None) -> None:
         # Who this is among those that use the database.
         self.owner = uuid.uuid4().hex
+        # Snapshots of plans that were stored lately, by the ids of these; all are forgotten when a plan is deleted.
+        self.recent_snapshots: Recent[BodyName] = Recent(most=_NUM_RECENT, most_of_one=1, most_entries=_NUM_RECENT)
         self._write_lock = threading.Lock()
         self._dialect: Dialect = Postgresql(location) if isinstance(location, str) else Sqlite(location)
         self._read_lock = self._dialect.reading(self._write_lock)

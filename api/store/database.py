@@ -150,7 +150,7 @@ class Store(Database):
     def delete_plan(self, plan_id: str) -> bool:
         """Delete a plan; False when there is none."""
         with self.writing() as connection:
-            return note_deletion(connection, delete_plans(connection, [plan_id]))
+            return note_deletion(connection, delete_plans(self, connection, [plan_id]))
 
     def plan(self, plan_id: str) -> PlanRecord | None:
         """One plan."""
@@ -322,6 +322,9 @@ class Store(Database):
         keep_body(connection, snapshot)
         values = {**_values(record), "request": plan.asked.rest, "snapshot_hash": snapshot.hash}
         _INSERT.change(connection, values)
+        if not self.is_shared:
+            # Others would delete plans without a word.
+            self.recent_snapshots.put(record.id, snapshot.name, 1)
         lease(connection, self, record.id, PLANS_LEASES, client=plan.client, due_s=plan.due_s)
         if plan.posted_hash not in (None, record.input_hash):
             connection.execute(insert(POSTED).values(plan_id=record.id, input_hash=plan.posted_hash))
@@ -370,8 +373,9 @@ def _known_plan(connection: Connection, plan: NewPlan) -> str | None:
     return str(known.id)
 
 
-def delete_plans(connection: Connection, ids: Sequence[str]) -> int:
+def delete_plans(database: Database, connection: Connection, ids: Sequence[str]) -> int:
     """Delete plans with all that is theirs; how many there were."""
+    database.recent_snapshots.clear()
     for table in (POSTED, NOTES, PLAN_EVENTS):
         connection.execute(delete(table).where(table.c.plan_id.in_(ids)))
     connection.execute(delete(LEASES).where(LEASES.c.resource_id.in_(ids)))

@@ -111,8 +111,8 @@ def purge(database: Database, keep: Retention, now_s: float, stopping: Callable[
     purged = Purged()
     before_s, told_before_s = now_s - keep.age_s, now_s - keep.deployments_age_s
     parts: tuple[tuple[str, Select[Any], Callable[[Connection, Sequence[Any]], int]], ...] = (
-        ("plans", _older_plans(before_s), delete_plans),
-        ("plans", _surplus_plans(keep.num_plans), delete_plans),
+        ("plans", _older_plans(before_s), partial(delete_plans, database)),
+        ("plans", _surplus_plans(keep.num_plans), partial(delete_plans, database)),
         ("comparisons", _older(COMPARISONS, before_s), partial(_delete_documents, COMPARISONS)),
         ("replays", _older(REPLAYS, before_s), partial(_delete_documents, REPLAYS)),
         ("snapshots", _older_snapshots(before_s), _delete_snapshots),

@@ -9,7 +9,7 @@ from api.schemas.snapshot import PlannedSnapshotReference, SnapshotDoc, Snapshot
 from api.store.database import Store
 from api.store.records import SnapshotRecord
 from api.store.resolved import LegalSnapshot, ResolvedSnapshot, resolved
-from api.store.texts import Body
+from api.store.texts import Body, BodyName
 
 # How a document begins that refers to a snapshot.
 _REFERENCE = '{"snapshot_id":'
@@ -60,6 +60,10 @@ class Snapshots:
         if body is not None and body.num_bytes <= _LONGEST_REFERENCE and body.text.startswith(_REFERENCE):
             return self.find_body(PlannedSnapshotReference.model_validate_json(body.text).snapshot_id)
         return body
+
+    def recent(self, plan_id: str) -> BodyName | None:
+        """Which text is the snapshot of a plan, where that is known without a look at the database."""
+        return self._store.recent_snapshots.get(plan_id)
 
     def resolve(self, source: SnapshotDoc | SnapshotReference) -> ResolvedSnapshot:
         """Give the snapshot that a request brings or refers to; raises what `resolved` does."""

@@ -63,12 +63,23 @@ def _behind(before: int, checksum: int, num_bytes: int) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Body:
-    """A text that is stored once however often it comes. `hash`: SHA-256 of it; `data`: compressed with zlib."""
+class BodyName:
+    """What tells a text from others, for who may have it. `hash`: SHA-256 of it."""
 
     hash: str
     num_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Body(BodyName):
+    """A text that is stored once however often it comes. `data`: compressed with zlib."""
+
     data: bytes
+
+    @property
+    def name(self) -> BodyName:
+        """What tells it from others."""
+        return BodyName(hash=self.hash, num_bytes=self.num_bytes)
 
     @classmethod
     def of(cls, text: str) -> "Body":
