@@ -20,6 +20,11 @@ class PlanEvent:
     name: str
     data: Mapping[str, Value]
 
+    @property
+    def document(self) -> dict[str, object]:
+        """Its fields; what `dataclasses.asdict` copies takes as long as to store them."""
+        return {"id": self.id, "name": self.name, "data": self.data}
+
 
 class EventLog:
     """The events of one plan, at most `MAX_EVENTS`: beyond that the oldest progress is dropped, never a state.

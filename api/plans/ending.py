@@ -5,7 +5,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from api.common.errors import StoreUnavailableError
@@ -124,7 +124,7 @@ class Endings:
             warnings = (*plan.notes, *termination.outcome.warnings)
             termination = replace(termination, outcome=replace(termination.outcome, warnings=warnings))
         record = final_record(plan.record, termination, plan.queued_s)
-        events = json.dumps([asdict(event) for event in plan.events.preview(STATE, {"status": record.status.value})])
+        events = json.dumps([event.document for event in plan.events.preview(STATE, {"status": record.status.value})])
         if not self._store.is_shared:
             # Nobody else can say how it ends: until that is stored it stays in memory, where clients find it.
             plan.record = record

@@ -5,7 +5,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Coroutine
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 from api.common.events import STATE, EventLog
@@ -129,7 +129,7 @@ class LeftBehindPlans:
             failure=failure.model_dump_json(),
         )
         state = {"status": record.status.value}
-        told = json.dumps([asdict(event) for event in plan.events.preview(STATE, state)])
+        told = json.dumps([event.document for event in plan.events.preview(STATE, state)])
         if self._store.finish_plan(record, told, plan.left.epoch):
             plan.events.publish(STATE, state)
         plan.events.close()

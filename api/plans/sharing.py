@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
 from typing import Protocol
 
 from api.common.errors import StoreError
@@ -201,7 +200,7 @@ class Sharing:
             written[key] = (events[-1].id if events else last_id, record.status)
             if (events or status is not record.status) and not record.status.final:
                 times = {"building_at_s": record.building_at_s, "solving_at_s": record.solving_at_s}
-                texts = {event.id: json.dumps(asdict(event)) for event in events}
+                texts = {event.id: json.dumps(event.document) for event in events}
                 news.append(PlanNews(plan_id=plan_id, epoch=plan.epoch, status=record.status, events=texts, **times))
         if news:
             self._store.tell_of_plans(news)

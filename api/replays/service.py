@@ -6,7 +6,6 @@ import time
 import uuid
 from collections.abc import Collection, Iterator
 from contextlib import suppress
-from dataclasses import asdict
 from functools import partial
 
 from api.common.errors import NoOutcomeError, NotFoundError
@@ -228,7 +227,7 @@ class Replays:
     def _finish(self, active: ActiveReplays, status: ReplayStatus, failure: FailureDoc | None) -> None:
         document = active.end(status, INTERRUPTED if status is ReplayStatus.INTERRUPTED else failure)
         state = {"status": status.value, "replay": None}
-        events = json.dumps([asdict(event) for event in active.events.preview(STATE, state)])
+        events = json.dumps([event.document for event in active.events.preview(STATE, state)])
         is_interrupted = status is ReplayStatus.INTERRUPTED
         text = document.model_dump_json()
         self._turns.end(
@@ -252,7 +251,7 @@ class Replays:
             rows[number] = ReplayRunDoc.model_validate_json(text)
         ended = ended_document(with_rows(document, rows), ReplayStatus.INTERRUPTED, INTERRUPTED)
         state = PlanEvent(id=_AFTER_LOST_EVENTS, name=STATE, data={"status": ended.status.value, "replay": None})
-        self._store.finish(ended.id, ended.model_dump_json(), json.dumps([asdict(state)]), is_interrupted=True)
+        self._store.finish(ended.id, ended.model_dump_json(), json.dumps([state.document]), is_interrupted=True)
 
 
 def _no_replays(replays_id: str) -> NotFoundError:

@@ -43,6 +43,8 @@ _RECORD_COLUMNS = [PLANS.c[field.name] for field in fields(PlanRecord)]
 # Made once: SQLAlchemy takes as long to build a statement with its values in it as SQLite takes to carry it out.
 _WRITTEN = [column.name for column in _RECORD_COLUMNS if column.name != "sequence"]
 _INSERT = Frequent(insert(PLANS))
+# Of every plan that is told by changes.
+_INSERT_POSTED = Frequent(insert(POSTED))
 _FINISH = Frequent(update(PLANS).where(PLANS.c.id == bindparam("ended")))
 _FORGET_EVENTS = Frequent(delete(PLAN_EVENTS).where(PLAN_EVENTS.c.plan_id == bindparam("ended")))
 _ONE = select(*_RECORD_COLUMNS).where(PLANS.c.id == bindparam("wanted"))
@@ -327,7 +329,7 @@ class Store(Database):
             self.recent_snapshots.put(record.id, snapshot.name, 1)
         lease(connection, self, record.id, PLANS_LEASES, client=plan.client, due_s=plan.due_s)
         if plan.posted_hash not in (None, record.input_hash):
-            connection.execute(insert(POSTED).values(plan_id=record.id, input_hash=plan.posted_hash))
+            _INSERT_POSTED.change(connection, {"plan_id": record.id, "input_hash": plan.posted_hash})
         if plan.notes is not None:
             connection.execute(insert(NOTES).values(plan_id=record.id, notes=plan.notes))
 

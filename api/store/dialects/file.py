@@ -35,11 +35,12 @@ class DatabaseFile:
             ) from error
         except OSError as error:
             raise StoreError(f"the database {path} cannot be written: {error.strerror}") from error
-        self._known = {self._path: _identity(os.fstat(self._handle.fileno()))}
+        # As text: they are looked at around every statement.
+        self._known = {str(self._path): _identity(os.fstat(self._handle.fileno()))}
 
     def note_log(self) -> None:
         """Keep in mind the files that SQLite has made beside the database; it keeps them while a connection is open."""
-        self._known |= {path: _found(path) for path in (Path(f"{self._path}{suffix}") for suffix in LOG_SUFFIXES)}
+        self._known |= {path: _found(path) for path in (f"{self._path}{suffix}" for suffix in LOG_SUFFIXES)}
 
     @property
     def trouble(self) -> str | None:
@@ -57,9 +58,9 @@ class DatabaseFile:
         self._handle.close()
 
 
-def _found(path: Path) -> _Identity:
+def _found(path: str) -> _Identity:
     try:
-        return _identity(path.stat())
+        return _identity(os.stat(path))
     except OSError:
         return None
 
