@@ -169,9 +169,9 @@ def threads_cpu_s(pid: int) -> float:
     return spent_ns / 1e9
 
 
-def split_cpu_s(service: Service) -> tuple[float, float]:
-    """CPU seconds so far of the process that serves, and of all below it, of the threads that they have now."""
-    return threads_cpu_s(service.pid), sum(map(threads_cpu_s, descendants_of(service.pid)))
+def loop_cpu_s(pid: int) -> float:
+    """CPU seconds so far of the first thread of a process, which is the event loop of the one that serves."""
+    return int((_PROC / f"{pid}/task/{pid}/schedstat").read_text().split()[0]) / 1e9
 
 
 def memory_bytes(pid: int) -> int:
