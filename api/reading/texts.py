@@ -42,9 +42,9 @@ class RequestText:
     """The body of a request, and what is known of what it may refer to.
 
     `snapshots`: stored ones, and those of plans, by id, None for one that there is not, the name alone for who keeps
-    it; `clusters`, `calendars` and `calibrations` by name likewise. `measured`: of those jobs, among `measured_jobs`, that the request
-    has. `forecasts`: what the forecaster that it names says of its jobs, or why it says nothing, with a pointer
-    relative to the request.
+    it; `clusters`, `calendars` and `calibrations` by name likewise. `measured`: of those jobs, among `measured_jobs`,
+    that the request has. `forecasts`: what the forecaster that it names says of its jobs, or why it says nothing, with
+    a pointer relative to the request.
     """
 
     body: bytes

@@ -295,12 +295,14 @@ def test_a_task_goes_to_the_idle_worker_that_keeps_what_it_wants(engine: WorkerE
     with WorkerPool(2, 4, preload=("tests.solver.tasks",), engine=engine) as pool:
         until(lambda: pool.num_ready == 2)
         keeper = pool.submit(name(tasks.keep), "a", 10).result(20)
-        until(lambda: pool.num_busy == 0)
+        until(lambda: pool.is_kept("a"))
         for _ in range(8):
             assert pool.submit(name(tasks.keep), "a", 10, wants="a").result(20) == keeper
             until(lambda: pool.num_busy == 0)
         busy = pool.submit(name(tasks.wait), 60.0, 60, wants="a")
         until(lambda: busy.running)
+        # By nobody who waits.
+        assert not pool.is_kept("a")
         assert pool.submit(name(tasks.keep), "b", 10, wants="a").result(20) != keeper
         busy.cancel()
         # Nobody keeps that.

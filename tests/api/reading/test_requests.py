@@ -11,6 +11,7 @@ import pytest
 
 from api.app import create_app
 from api.common.errors import WorkerTimeoutError
+from api.convert.plain_change import base_of
 from api.plans import planning
 from api.plans.outcome import PLAN_TASK
 from api.plans.reading import READ_PLAN, ReadPlan, read_plan
@@ -19,7 +20,7 @@ from api.reading.packed import key_of
 from api.reading.readers import Readers
 from api.reading.texts import Lacking, RequestText, WantedForecasts
 from api.store import texts
-from api.store.texts import Body, deflated
+from api.store.texts import Body, BodyName, deflated
 from api.workers import reader_pool
 from models.forecast.known import KnownJob
 from models.plan import PlanRequest, PlanTask
@@ -132,6 +133,36 @@ def test_changes_go_to_the_worker_that_keeps_their_base(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("is_busy", [False, True])
+def test_small_changes_go_by_name_to_the_idle_worker_that_planned_their_base(
+    client: httpx.Client, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch, is_busy: bool
+) -> None:
+    # Read by the service: whoever plans it has it as text, and keeps it.
+    base = planned(client, changed(sia_request(), "/snapshot/jobs/1/age_s", 17 + is_busy))
+    sent_texts: list[RequestText] = []
+    submit = pool.submit
+
+    def watched(task: str, argument: object, *arguments: object, **options: object) -> Ticket:
+        if task == READ_PLAN:
+            assert isinstance(argument, RequestText)
+            sent_texts.append(argument)
+            if is_busy:
+                raise QueueFullError("it has another task since")
+        return submit(task, argument, *arguments, **options)  # type: ignore[arg-type]  # as they came
+
+    monkeypatch.setattr(pool, "submit", watched)
+    request = {**sia_request(), "snapshot": {"base": base["id"], "jobs": {"j0": {"age_s": 5}}}}
+    after = planned(client, request)
+    # The service, which reads it where none is idle any more, keeps the base as well.
+    assert [type(text.snapshots[base["id"]]) for text in sent_texts] == [BodyName]
+    whole = changed(sia_request(), "/snapshot/jobs/1/age_s", 17 + is_busy)
+    same = planned(client, changed(whole, "/snapshot/jobs/0/age_s", 5))
+    assert (after["input_hash"], after["allocations"]) == (same["input_hash"], same["allocations"])
+    assert client.delete(f"/v1/plans/{base['id']}").status_code == 204
+    assert refused(client, request) == (422, [("unknown_snapshot", "/snapshot/base")])
+
+
+@pytest.mark.slow
 def test_others_read_while_all_workers_solve(
     elsewhere: httpx.Client, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -149,7 +180,7 @@ def _nothing_kept() -> Iterator[None]:
     packed.forget_all()
 
 
-def read(request: Json, **known: Body) -> tuple[ReadPlan, tuple[str, ...]]:
+def read(request: Json, **known: BodyName) -> tuple[ReadPlan, tuple[str, ...]]:
     """Read a request here, which may refer to snapshots that are `known`; also the names of what is kept then."""
     names: list[tuple[str, ...]] = []
     monitor = SolveMonitor(keeps=lambda kept: names.append(tuple(kept)))
@@ -175,6 +206,11 @@ def test_a_snapshot_that_nobody_kept_is_read_again() -> None:
     assert again.snapshot is not kept.snapshot
     assert again.snapshot == kept.snapshot
     assert key_of(again) is None
+    # From here on it is kept, and said so with the plan.
+    assert sent(asked).snapshot is again.snapshot
+    told: list[tuple[str, ...]] = []
+    planning.planned(PlanTask(request=again, validated=True), SolveMonitor(keeps=lambda kept: told.append(tuple(kept))))
+    assert told == [names]
 
 
 @pytest.mark.usefixtures("_nothing_kept")
@@ -192,6 +228,36 @@ def test_changes_are_read_by_who_kept_the_base_and_by_any_other(forgets: bool) -
     assert asked.input.text == whole.input.text
     assert asked.input.snapshot.hash == whole.input.snapshot.hash
     assert asked.input_hash == whole.input_hash
+
+
+@pytest.mark.usefixtures("_nothing_kept")
+def test_who_has_but_the_name_of_a_base_lacks_it_unless_it_is_kept() -> None:
+    base, _ = read(sia_request())
+    request = {**sia_request(), "snapshot": {"base": "b", "jobs": {"j1": {"age_s": 5}}}}
+    by_name, _ = read(request, b=base.input.snapshot.name)
+    assert by_name.input.text == read(request, b=base.input.snapshot)[0].input.text
+    # What is wrong is said by who has the text.
+    wrong = changed(request, "/snapshot/jobs", {"none": {"age_s": 5}})
+    packed.forget_all()
+    for asked in (request, wrong):
+        text = RequestText(body=json_text(asked), settings=SETTINGS, snapshots={"b": base.input.snapshot.name})
+        assert read_plan(text, SolveMonitor()) == Lacking(snapshot_id="b")
+
+
+@pytest.mark.parametrize(
+    ("text", "base"),
+    [
+        (b'{"snapshot": {"base": "plan-1", "jobs": {}}, "policy": "sia"}', "plan-1"),
+        (b'{"snapshot": {"cluster": {}, "jobs": [{"base": "plan-1"}]}}', None),
+        (b'{"snapshot": {"base": 1}}', None),
+        (b'{"snapshot": []}', None),
+        (b'{"base": "plan-1"}', None),
+        (b'{"snapshot": {"base": "plan-1"', None),
+        (b"[" * 100_000, None),
+    ],
+)
+def test_the_base_of_a_text_is_known_before_it_is_read(text: bytes, base: str | None) -> None:
+    assert base_of(text) == base
 
 
 @pytest.mark.usefixtures("_nothing_kept")

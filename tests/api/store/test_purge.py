@@ -64,7 +64,10 @@ def count(store: Store, table: object) -> int:
 def test_old_plans_go_with_all_that_is_theirs(store: Store) -> None:
     for day in range(6):
         finished(store, day, PlanStatus.QUEUED if day == 1 else PlanStatus.SUCCEEDED)
+    # Where others delete plans as well, nobody goes by what is remembered.
+    assert (store.recent_snapshots.get("plan-0") is None) is store.is_shared
     purged = purge(store, replace(KEEP, age_s=3 * DAY_S), START_S + 5.5 * DAY_S)
+    assert store.recent_snapshots.get("plan-0") is None
     # What is not final stays.
     assert purged == Purged(plans=2)
     assert left(store) == ["plan-1", "plan-3", "plan-4", "plan-5"]
