@@ -216,7 +216,11 @@ class Settings(BaseModel):
     ] = 1
     # Read within some ten milliseconds, whatever it holds; to hand it over would take longer.
     small_body_bytes: Annotated[
-        Count, Field(description="Up to this size a request body is read by the process that serves.")
+        Count,
+        Field(
+            description="Up to this size a request body is read by the process that serves, unless an idle worker "
+            "keeps what it changes."
+        ),
     ] = 64 * 2**10
     read_s: Annotated[
         Seconds, Field(description="How long a large request body may wait to be read and take, together.")
