@@ -75,8 +75,9 @@ class RequestReader:
 
     def _kept_elsewhere(self, body: bytes) -> dict[str, BodyName | None]:
         """The base that a small text changes, by its name, where an idle worker keeps it."""
-        base = base_of(body) if len(body) <= self._settings.small_body_bytes else None
-        name = None if base is None else self._snapshots.recent(base)
+        if len(body) > self._settings.small_body_bytes or (base := base_of(body)) is None:
+            return {}
+        name = self._snapshots.recent(base)
         return {base: name} if name is not None and self._readers.is_kept(name.hash) else {}
 
     async def _read(self, task: str, text: RequestText, then: Then | None) -> Any:
