@@ -19,7 +19,8 @@ from solver.decomposition.dual import ReducedCosts
 from solver.decomposition.structure import ChoiceProblem
 from stowplan.arrays import FloatMatrix, FloatVector, IntVector, Mask
 
-# Options beside one of each class that are moved between, moves between them, moves that are paired, moves made.
+# Options beside one of each class that are moved between, unless fewer are asked for; moves between them, moves that are
+# paired, moves made.
 _MOST_EXTRA = 2000
 _MOST_MOVES = 20_000
 _PAIRED = 96
@@ -60,6 +61,7 @@ def round_choice(
     fraction: FloatVector,
     is_enough: Callable[[float], bool],
     stop: Callable[[], bool] = lambda: False,
+    most_extra: int = _MOST_EXTRA,
 ) -> IntVector | None:
     """Counts (n,) that keep every row, of low cost; None where none are found.
 
@@ -73,9 +75,11 @@ def round_choice(
         Whether a value, of the minimising form, is good enough to end with.
     stop
         Asked between steps; ends it early.
+    most_extra
+        Options beside one of each class, and those that are chosen first, that are moved between.
     """
     start = _rounded(problem, fraction)
-    options = _options(problem, reduced, start)
+    options = _options(problem, reduced, start, most_extra)
     if options is None or stop():
         return None
     moves = _moves(problem, reduced, options)
@@ -110,13 +114,12 @@ def _rounded(problem: ChoiceProblem, fraction: FloatVector) -> IntVector:
     return counts
 
 
-def _options(problem: ChoiceProblem, reduced: ReducedCosts, start: IntVector) -> IntVector | None:
+def _options(problem: ChoiceProblem, reduced: ReducedCosts, start: IntVector, extra: int) -> IntVector | None:
     """Options (of n + K) that are moved between: the cheapest ones, and those that are chosen; class by class. None
     where there would be too many moves between the chosen ones alone."""
     every = np.concatenate([reduced.columns, reduced.nothing])
     class_of = np.concatenate([problem.class_of, np.arange(problem.copies.size)])
     is_chosen = start > 0
-    extra = _MOST_EXTRA
     while True:
         # By rank, not by value: of equal ones there may be any number.
         number = min(every.size, problem.copies.size + extra) if extra else 0

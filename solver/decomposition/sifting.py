@@ -27,6 +27,7 @@ from scipy import sparse
 from solver.backends.highs import load
 from solver.decomposition.dual import ReducedCosts, best_choice, reduced_costs
 from solver.decomposition.structure import ChoiceProblem
+from solver.decomposition.whole import Whole, whole_point
 from solver.preparation import objective_factor
 from solver.problem import MatrixProblem
 from solver.sense import Sense
@@ -49,26 +50,14 @@ _WITHOUT_PRICES = 0.1
 _GROWTH, _SHRINKAGE = 4.0, 0.5
 # In units of a row: more or less is rounding.
 _USED = 1e-9
-# When classes become whole, how many times the dearest column it costs to exceed a row by what columns take of it; and
-# how often columns are taken in then before a point is given up.
-_DIVING = 10.0
+# Where parts are whole, how many times the dearest column it costs to exceed a row by what columns take of it; and how
+# often columns are taken in for the shares of a choice.
+_DEAR = 10.0
 _MOST_TRIES = 3
-_ANY = -2
-# A part of a class that misses all or nothing by less is whole.
-_SPLIT = 1e-6
 _PRIMAL_SIMPLEX = int(highspy.simplex_constants.SimplexStrategy.kSimplexStrategyPrimal)
 _DUAL_SIMPLEX = int(highspy.simplex_constants.SimplexStrategy.kSimplexStrategyDual)
 # Prices beyond all costs by this say that no point keeps the rows.
 _PROHIBITIVE = 1e4
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Whole:
-    """part (n,): numbers from 0 on of parts of the classes, each of one copy, -1 for columns of none; of a part there
-    may be all or nothing, of its columns shares. tolerance: how much such a point may cost beyond the bound."""
-
-    part: IntVector
-    tolerance: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -121,7 +110,7 @@ def sift(
     except BackendError:
         return _unsolved(problem, start)
     sifted = sifting.run(tolerance)
-    return sifted if whole is None else replace(sifted, rounded=sifting.dive(whole))
+    return sifted if whole is None else replace(sifted, rounded=sifting.round(whole))
 
 
 def _unsolved(problem: ChoiceProblem, prices: FloatVector) -> Sifted:
@@ -213,60 +202,33 @@ class _Sifting:
             num_rounds=num_rounds,
         )
 
-    def dive(self, whole: Whole) -> FloatVector | None:
-        """A point that splits nothing: parts of which all of their class is stay, and so does that of which most is of
-        a class with several; then the program is solved again. None where that costs too much, or rows are exceeded."""
-        if self._objective is None:
-            return None
-        most = self._reduced.bound + whole.tolerance
-        dearest = float(np.abs(self._problem.cost).max())
-        highest = np.maximum(self._upper, _DIVING * dearest / np.maximum(_taken(self._problem), _USED))
-        self._set_box(np.zeros_like(highest), highest)
-        self._highs.setOptionValue("simplex_strategy", _DUAL_SIMPLEX)
-        class_of, part = self._problem.class_of, whole.part
-        only = np.full(self._problem.copies.size, _ANY)
-        num_tries = 0
-        while not self._stop():
-            if num_tries == 0:
-                decided, most_of_split = self._decided(part)
-                if most_of_split is None:
-                    return self._point()
-                kept = np.append(decided, most_of_split)
-                only[class_of[kept]] = part[kept]
-                self._close(part, only)
+    def shares(self, kept: Mask) -> tuple[FloatVector | None, FloatVector]:
+        """The point (n,) of the columns `kept` (n,) alone, None where it exceeds a row, and its prices (m,)."""
+        exceeded, prices = None, self._prices
+        for _ in range(_MOST_TRIES):
+            pay = self._paying(reduced_costs(self._problem, prices), kept)
+            if not pay.size and exceeded is not None:
+                break
+            self._add(pay)
+            most = np.where(kept[self._columns], np.inf, 0.0)
+            columns = 2 * self._problem.limit.size + np.arange(most.size, dtype=np.int32)
+            self._highs.changeColsBounds(most.size, columns, np.zeros(most.size), most)
             highspy.Highs.resetGlobalScheduler(True)
             self._highs.run()
             if self._highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
-                return None
+                return None, prices
             exceeded, prices = self._read()
-            if not exceeded.any() and self._objective <= most:
-                num_tries = 0
-                continue
-            num_tries += 1
-            allowed = (only[class_of] == _ANY) | (part == only[class_of])
-            pay = self._paying(reduced_costs(self._problem, prices), allowed)
-            if not pay.size or num_tries > _MOST_TRIES:
-                return None
-            self._add(pay)
-        return None
+        return None if exceeded is None or exceeded.any() else self._point(), prices
 
-    def _decided(self, part: IntVector) -> tuple[IntVector, int | None]:
-        """Columns of parts of which all of their class is, and one of the part of which most is of those of which not
-        all is; None without such."""
-        columns = self._columns[: self._values.size]
-        of_columns = part[columns] + 1
-        sums = np.bincount(of_columns, weights=self._values)[of_columns]
-        split = np.flatnonzero((of_columns > 0) & (np.abs(sums - sums.round()) > _SPLIT))
-        if not split.size:
-            return columns[:0], None
-        return columns[(of_columns > 0) & (sums > 1.0 - _SPLIT)], int(columns[split[int(sums[split].argmax())]])
-
-    def _close(self, part: IntVector, only: IntVector) -> None:
-        """Have nothing but of the part that is the `only` one (K,) of its class."""
-        of_columns = only[self._problem.class_of[self._columns]]
-        closed = np.flatnonzero((of_columns != _ANY) & (part[self._columns] != of_columns))
-        nothing, first = np.zeros(closed.size), 2 * self._problem.limit.size
-        self._highs.changeColsBounds(closed.size, (first + closed).astype(np.int32), nothing, nothing)
+    def round(self, whole: Whole) -> FloatVector | None:
+        """See `whole`; with dear rows, which nothing earns what it leaves of."""
+        if self._objective is None:
+            return None
+        dearest = float(np.abs(self._problem.cost).max())
+        highest = np.maximum(self._upper, _DEAR * dearest / np.maximum(_taken(self._problem), _USED))
+        self._set_box(np.zeros_like(highest), highest)
+        self._highs.setOptionValue("simplex_strategy", _DUAL_SIMPLEX)
+        return whole_point(self._problem, whole, self._point(), self._prices, self.shares, self._stop)
 
     def _point(self) -> FloatVector:
         """(n,) the last that kept all rows."""

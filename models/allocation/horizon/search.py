@@ -30,9 +30,10 @@ from models.allocation.horizon.instance import HorizonInstance
 from models.allocation.horizon.schedules import NOTHING
 from solver.backends.base import CROSSING_TOLERANCE
 from solver.backends.highs import HighsBackend
-from solver.decomposition.sifting import Sifted, Whole, sift
+from solver.decomposition.sifting import Sifted, sift
 from solver.decomposition.structure import ChoiceProblem
-from solver.feasibility import violations
+from solver.decomposition.whole import Whole
+from solver.feasibility import FEASIBILITY_TOLERANCE, violations
 from solver.monitor import Progress, SolveMonitor
 from solver.options import SolveOptions
 from solver.result import Limit, SolveResult, SolveStatistics, TerminationReason
@@ -81,14 +82,15 @@ class Search:
         self._offer_start()
         heads = np.flatnonzero(np.diff(it.schedules.job, prepend=-1))
         least_times = float(np.minimum.reduceat(it.objective.times, heads).sum())
-        tolerance = min(_CAREFUL, self._options.relative_gap) * least_times
-        relaxed = relaxation(it)
+        asked = self._options.relative_gap * least_times
+        relaxed = self._relaxed
         # Rows of the tail, and what is in them, are too many for a sample to say their prices.
         prices = np.zeros(relaxed.limit.size) if it.num_tail else None
         part = np.concatenate([self._choices, np.full(it.num_tail, -1)])
         # Who is in which unit is for HiGHS to say.
-        whole = None if it.num_packing else Whole(part=part, tolerance=tolerance)
-        sifted = sift(relaxed, _RELAXED * tolerance, prices, self._must_stop, whole)
+        whole = None if it.num_packing else Whole(part=part, num_rows=now_rows(it)[1].size, tolerance=asked)
+        tolerance = _RELAXED * min(_CAREFUL * least_times, asked)
+        sifted = sift(relaxed, tolerance, prices, self._must_stop, whole)
         bound = sifted.reduced.bound
         self._of_times = self._part_of_times(sifted)
         # The time may end just after this was found.
@@ -96,7 +98,7 @@ class Search:
         if self._must_stop():
             return self._concluded(sifted, self._unsolved(), bound)
         self._note_prices(relaxed, sifted.prices)
-        if self._best is not None and self._is_closed(bound, _CAREFUL):
+        if self._best is not None and self._is_closed(bound, _CAREFUL if sifted.rounded is None else np.inf):
             return self._concluded(sifted, self._best, bound)
         last = self._solve(self._near(sifted, _FEW), bound)
         is_decided = last.termination in (TerminationReason.OPTIMAL, TerminationReason.INFEASIBLE)
@@ -132,7 +134,12 @@ class Search:
             self._offer(point)
 
     def _is_legal(self, point: FloatVector) -> bool:
-        """Whether a point is one of the program, of which no more is assembled than it has."""
+        """Whether a point that splits no choice keeps the rows of the program."""
+        if not self._instance.num_packing:
+            num_schedules, relaxed = len(self._instance.schedules), self._relaxed
+            taken = np.append(point[:num_schedules], point[self._instance.num_columns - self._instance.num_tail :])
+            beyond = relaxed.coupling.T @ taken - relaxed.limit
+            return bool((beyond <= FEASIBILITY_TOLERANCE * np.maximum(1.0, np.abs(relaxed.limit))).all())
         part, columns = self._instance.within(point[: len(self._instance.schedules)] > 0)
         return np.count_nonzero(point[columns]) == np.count_nonzero(point) and not violations(
             assemble(part), point[columns]
@@ -224,6 +231,10 @@ class Search:
         kept = used | (least <= np.partition(least, position)[position])
         # What there is always room for lets plans be feasible that the relaxation did not think of.
         return np.asarray((sifted.taken[:num] | self._always) & kept[choice])
+
+    @cached_property
+    def _relaxed(self) -> ChoiceProblem:
+        return relaxation(self._instance)
 
     @cached_property
     def _always(self) -> Mask:

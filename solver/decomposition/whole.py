@@ -1,0 +1,116 @@
+"""A point of a relaxation at which parts of its classes are whole: parts and shares of their columns, in turns.
+
+At prices of the rows in which the columns of a part differ, a part costs what its cheapest column does, and which parts
+keep the other rows is a choice problem of few columns, rounded as others are (`solver.decomposition.rounding`). Of the
+parts that are chosen a linear program has the shares, and other prices. At these alone a choice far away would be the
+next one, and of its prices the first one again: each turn goes half the way to them.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy import sparse
+
+from solver.decomposition.dual import ReducedCosts, reduced_costs
+from solver.decomposition.rounding import round_choice
+from solver.decomposition.structure import ChoiceProblem
+from stowplan.arrays import FloatVector, IntVector, Mask
+
+# Turns, and those beyond which one is enough that costs no more than it may; so much of that is as good as nothing.
+_MOST_TURNS, _USUAL_TURNS = 6, 2
+_NOTHING = 0.01
+# Parts that may be chosen beside one of each class and those that are chosen first: so many, and so many for each class.
+_EXTRA, _EXTRA_PER_CLASS = 20, 1
+# A part that misses all or nothing by less is whole.
+_SPLIT = 1e-6
+
+Shares = Callable[[Mask], tuple[FloatVector | None, FloatVector]]
+"""The best point (n,) with such columns (n,) alone, None where it exceeds a row, and its prices (m,)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Whole:
+    """part (n,): ascending numbers from 0 on of parts of the classes that must choose, each of one copy; -1 for columns
+    of none, which come last. Of a part there may be all or nothing, of its columns shares. num_rows: of the first so
+    many rows all columns of a part take the same, and those of none nothing. tolerance: what a point may cost beyond
+    the bound; a dearer one is better than none."""
+
+    part: IntVector
+    num_rows: int
+    tolerance: float
+
+
+def whole_point(
+    problem: ChoiceProblem,
+    whole: Whole,
+    point: FloatVector,
+    prices: FloatVector,
+    shares: Shares,
+    stop: Callable[[], bool],
+) -> FloatVector | None:
+    """The best point (n,) that is found near the `point` (n,) of the relaxation and its `prices` (m,); None without
+    one."""
+    present, heads = _of_parts(problem, whole)
+    part = whole.part[whole.part >= 0]
+    fraction = np.bincount(part, weights=point[: part.size], minlength=heads.size)
+    if (np.abs(fraction - fraction.round()) <= _SPLIT).all():
+        return point
+    bound = reduced_costs(problem, prices).bound
+    best, least, chosen = None, np.inf, fraction
+    for turn in range(_MOST_TURNS):
+        is_cheap = least <= bound + (whole.tolerance if turn >= _USUAL_TURNS else _NOTHING * whole.tolerance)
+        if is_cheap or stop():
+            break
+        others = np.append(np.zeros(whole.num_rows), prices[whole.num_rows :])
+        priced = (problem.cost + problem.coupling @ others)[: part.size]
+        present = replace(present, cost=np.minimum.reduceat(priced, heads))
+        counts = _chosen(present, prices[: whole.num_rows], chosen, stop)
+        if np.array_equal(counts, chosen) and least > bound + whole.tolerance:
+            counts = _chosen(present, prices[: whole.num_rows], fraction, stop)
+        if counts is None or np.array_equal(counts, chosen):
+            break
+        chosen = counts.astype(np.float64)
+        found, of_choice = shares(np.append(counts > 0, [True])[whole.part])
+        if found is None:
+            break
+        cost = problem.offset + float(problem.cost @ found)
+        if cost < least:
+            best, least = found, cost
+        prices = 0.5 * (prices + of_choice)
+    return best
+
+
+def _of_parts(problem: ChoiceProblem, whole: Whole) -> tuple[ChoiceProblem, IntVector]:
+    """The choice of parts without their costs, and where each begins among the columns."""
+    heads = np.flatnonzero(np.diff(whole.part, prepend=-1) > 0)
+    class_of = problem.class_of[heads]
+    start = np.append(np.flatnonzero(np.diff(class_of, prepend=-1)), heads.size)
+    num_classes = start.size - 1
+    return ChoiceProblem(
+        cost=np.zeros(heads.size),
+        start=start,
+        copies=np.ones(num_classes, dtype=np.int64),
+        required=np.ones(num_classes, dtype=np.bool_),
+        coupling=sparse.csr_array(problem.coupling[heads][:, : whole.num_rows]),
+        limit=problem.limit[: whole.num_rows],
+        rows=np.arange(whole.num_rows),
+        offset=0.0,
+        class_of=np.repeat(np.arange(num_classes), np.diff(start)),
+        origin=np.arange(heads.size),
+        origin_start=start[:-1],
+    ), heads
+
+
+def _chosen(
+    present: ChoiceProblem, prices: FloatVector, fraction: FloatVector, stop: Callable[[], bool]
+) -> IntVector | None:
+    """Parts at prices of their rows, from fractions of all, among few of them; where these do not fit, among many."""
+    reduced: ReducedCosts = reduced_costs(present, prices)
+    few = _EXTRA + _EXTRA_PER_CLASS * present.copies.size
+    found = round_choice(present, prices, reduced, fraction, _never, stop, few)
+    return round_choice(present, prices, reduced, fraction, _never, stop) if found is None else found
+
+
+def _never(_: float) -> bool:
+    return False
