@@ -114,7 +114,9 @@ def _rounded(problem: ChoiceProblem, fraction: FloatVector) -> IntVector:
     return counts
 
 
-def _options(problem: ChoiceProblem, reduced: ReducedCosts, start: IntVector, extra: int) -> IntVector | None:
+def _options(
+    problem: ChoiceProblem, reduced: ReducedCosts, start: IntVector, extra: int = _MOST_EXTRA
+) -> IntVector | None:
     """Options (of n + K) that are moved between: the cheapest ones, and those that are chosen; class by class. None
     where there would be too many moves between the chosen ones alone."""
     every = np.concatenate([reduced.columns, reduced.nothing])

@@ -20,6 +20,8 @@ from stowplan.arrays import FloatVector, IntVector
 
 # The largest number of a row of the tail. Solvers drop what is below 1e-9; from 2^15 on SCIP ends beside an optimum.
 _LARGEST = 2.0**10
+# So many schedules are few.
+_FEW = 20_000
 
 
 def constraint_groups(instance: HorizonInstance) -> Iterator[ConstraintGroup]:
@@ -164,9 +166,11 @@ def relaxation(instance: HorizonInstance) -> ChoiceProblem:
     `rooms[type,tier,k]@k` and `tail[job]`, all of them. Columns of the tail are choices of their own."""
     found, num_tail = instance.schedules, instance.num_tail
     of_pair, now_limits, _ = now_rows(instance)
-    # Of very many schedules the product would take longer than all else here.
     takes = sparse.csr_array(sparse.block_diag([of_pair.T, found.takes], format="csr"))
     coupling = cast("sparse.csr_array", Factored(_led(found.pair, of_pair.shape[1], found.held), takes))
+    # Of very many schedules the product would take longer than all else here; of few it is sooner asked than two.
+    if len(found) <= _FEW:
+        coupling = coupling[np.arange(len(found))]
     limit = np.concatenate([now_limits, _later_limits(instance)])
     for group in _tail(instance):
         times, excess = group.matrix[:, : len(found)], group.matrix[:, -num_tail:]

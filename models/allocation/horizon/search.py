@@ -98,13 +98,15 @@ class Search:
         if self._must_stop():
             return self._concluded(sifted, self._unsolved(), bound)
         self._note_prices(relaxed, sifted.prices)
-        if self._best is not None and self._is_closed(bound, _CAREFUL if sifted.rounded is None else np.inf):
+        is_near = sifted.rounded is not None
+        if self._best is not None and self._is_closed(bound, np.inf if is_near else _CAREFUL):
             return self._concluded(sifted, self._best, bound)
-        last = self._solve(self._near(sifted, _FEW), bound)
-        is_decided = last.termination in (TerminationReason.OPTIMAL, TerminationReason.INFEASIBLE)
-        if is_decided and not self._is_closed(bound):
-            last = self._solve(self._near(sifted, _MORE), bound)
-            is_decided = last.termination is not TerminationReason.FEASIBLE and last.limit is None
+        is_decided, last = True, self._unsolved()
+        # Beside a point near the relaxation little is left of all.
+        for num_extra in () if is_near else (_FEW, _MORE):
+            if is_decided and not self._is_closed(bound):
+                last = self._solve(self._near(sifted, num_extra), bound)
+                is_decided = last.termination is not TerminationReason.FEASIBLE and last.limit is None
         if is_decided and not self._is_closed(bound):
             least = self._least_of_choices(sifted.reduced.columns[: len(it.schedules)])
             kept = least <= self._lacks(bound)

@@ -3,18 +3,21 @@
 from dataclasses import replace
 from itertools import count
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import highspy
 import numpy as np
 import pytest
 from scipy import sparse
 
+from solver.decomposition import whole
 from solver.decomposition.core import whole_core
 from solver.decomposition.dual import reduced_costs
 from solver.decomposition.factored import Factored
-from solver.decomposition.sifting import Sifted, Whole, sift
+from solver.decomposition.rounding import round_choice
+from solver.decomposition.sifting import Sifted, sift
 from solver.decomposition.structure import ChoiceProblem
+from solver.decomposition.whole import Whole
 from solver.options import SolveOptions
 from solver.problem import MatrixProblem
 from solver.sense import Sense
@@ -143,16 +146,29 @@ def test_a_coupling_may_be_a_product_that_is_not_made() -> None:
 
 def test_rows_that_nobody_can_keep_have_no_point() -> None:
     problem = replace(random_choices(7), limit=np.array([1.0, 1.0, -1.0]))
-    found = sift(problem, 0.0, whole=Whole(part=np.arange(problem.cost.size), tolerance=1.0))
+    found = sift(problem, 0.0, whole=Whole(part=np.arange(problem.cost.size), num_rows=3, tolerance=1.0))
     assert found.objective is None
     assert found.rounded is None
     # A bound without end says so, too.
     assert found.reduced.bound > problem.offset + 100 * 5.0 * 6
 
 
+def _of_parts(seed: int, num_classes: int) -> ChoiceProblem:
+    """Ten columns a part, four parts a class: of two rows all columns of a part take the same."""
+    problem = random_choices(seed, num_classes)
+    use = problem.coupling.toarray()
+    use[:, :2] = use[:: PER_CLASS // 4, :2][_parts(problem)]
+    # The first part of each class takes nothing of these, and may be chosen beside any other.
+    use[_parts(problem) % 4 == 0, :2] = 0.0
+    return replace(problem, coupling=sparse.csr_array(use))
+
+
 def _parts(problem: ChoiceProblem) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
-    """Ten columns a part, four parts a class."""
     return np.arange(problem.cost.size) // (PER_CLASS // 4)
+
+
+def _whole(problem: ChoiceProblem, tolerance: float) -> Whole:
+    return Whole(part=_parts(problem), num_rows=2, tolerance=tolerance)
 
 
 def _in_parts(problem: ChoiceProblem) -> float:
@@ -180,30 +196,56 @@ def _in_parts(problem: ChoiceProblem) -> float:
     return found.objective
 
 
-def _assert_whole(problem: ChoiceProblem, point: FloatVector) -> None:
-    sums = np.bincount(_parts(problem), weights=point)
-    assert np.abs(sums - sums.round()).max() < 1e-6
-    assert (problem.coupling.T @ point <= problem.limit + 1e-7).all()
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_a_point_that_splits_no_part_is_between_the_best_one_and_what_it_may_cost(seed: int) -> None:
-    problem = random_choices(seed, 12)
+@pytest.mark.parametrize("seed", range(12))
+def test_a_point_that_splits_no_part_is_near_the_best_one(seed: int) -> None:
+    problem = _of_parts(seed, 12)
     best = _in_parts(problem)
-    generous = sift(problem, 0.0, whole=Whole(part=_parts(problem), tolerance=3.0))
-    assert generous.rounded is not None
-    _assert_whole(problem, generous.rounded)
-    cost = problem.offset + float(problem.cost @ generous.rounded)
-    assert best - 1e-9 <= cost <= generous.reduced.bound + 3.0
-    # Nobody finds what is better than the best.
-    tolerance = 0.9 * (best - generous.reduced.bound)
-    if tolerance > 1e-6:
-        assert sift(problem, 0.0, whole=Whole(part=_parts(problem), tolerance=tolerance)).rounded is None
+    found = sift(problem, 0.0, whole=_whole(problem, 0.0))
+    assert found.rounded is not None
+    assert found.objective is not None
+    sums = np.bincount(_parts(problem), weights=found.rounded)
+    assert np.abs(sums - sums.round()).max() < 1e-6
+    assert (problem.coupling.T @ found.rounded <= problem.limit + 1e-7).all()
+    cost = problem.offset + float(problem.cost @ found.rounded)
+    assert best - 1e-9 <= cost <= best + (best - found.objective)
+
+
+def test_a_point_that_may_cost_more_is_looked_for_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[ChoiceProblem] = []
+
+    def recording(*args: Any) -> Any:
+        asked.append(args[0])
+        return round_choice(*args)
+
+    monkeypatch.setattr(whole, "round_choice", recording)
+    problem = _of_parts(0, 12)
+    numbers = []
+    for tolerance in (0.0, 0.3, 30.0):
+        asked.clear()
+        found = sift(problem, 0.0, whole=_whole(problem, tolerance))
+        assert found.rounded is not None
+        assert tolerance == 0.0 or problem.offset + problem.cost @ found.rounded <= found.reduced.bound + tolerance
+        numbers.append(len(asked))
+    assert numbers[0] > numbers[1] > numbers[2] == 1
+
+
+def test_parts_that_do_not_fit_among_few_are_looked_for_among_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = _of_parts(0, 12)
+    usual = sift(problem, 0.0, whole=_whole(problem, 0.0)).rounded
+
+    def refusing(*args: Any) -> Any:
+        return None if len(args) > 6 else round_choice(*args)
+
+    monkeypatch.setattr(whole, "round_choice", refusing)
+    found = sift(problem, 0.0, whole=_whole(problem, 0.0)).rounded
+    assert usual is not None
+    assert found is not None
+    assert problem.cost @ found <= 1.02 * (problem.cost @ usual)
 
 
 def test_columns_of_no_part_may_be_split() -> None:
     problem = random_choices(0)
-    nothing = Whole(part=np.full(problem.cost.size, -1), tolerance=0.0)
+    nothing = Whole(part=np.full(problem.cost.size, -1), num_rows=0, tolerance=0.0)
     found = sift(problem, 1e-9, whole=nothing)
     assert found.rounded is not None
     assert ((found.point > 1e-6) & (found.point < 1 - 1e-6)).any()
@@ -258,11 +300,11 @@ def test_prices_of_the_wrong_sign_prove_nothing(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_twice_the_classes_take_twice_the_work() -> None:
-    """With the sample, the rounds and the dive; how often HiGHS calls back is counted by pivots."""
+    """With the sample, the rounds and a point of whole parts; how often HiGHS calls back is counted by pivots."""
 
     def solved(problem: ChoiceProblem) -> None:
-        sift(problem, 1e-3, whole=Whole(part=_parts(problem), tolerance=0.1))
+        sift(problem, 1e-3, whole=_whole(problem, 0.1))
 
-    small, large = random_choices(8, 300), random_choices(8, 600)
+    small, large = _of_parts(8, 300), _of_parts(8, 600)
     solved(small)
     assert work(lambda: solved(large)) <= 2.3 * work(lambda: solved(small))

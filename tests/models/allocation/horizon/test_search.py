@@ -233,6 +233,28 @@ def test_what_the_relaxation_decides_asks_no_solver(monkeypatch: pytest.MonkeyPa
     assert asked == []
 
 
+@pytest.mark.parametrize(("seed", "gap", "num_asked"), [(14, 1e-2, 0), (24, 1e-2, 0), (14, 1e-6, 1), (24, 1e-6, 1)])
+def test_a_point_of_whole_choices_is_enough_or_leaves_little(
+    monkeypatch: pytest.MonkeyPatch, seed: int, gap: float, num_asked: int
+) -> None:
+    """Jobs that the relaxation splits: no solver is asked where that closes the gap, and else once, for what is left of
+    all schedules."""
+    rng = dice(seed)
+    it = instance_of(timed_snapshot(rng, num_jobs=8), random_parameters(rng))
+    formulation = HorizonFormulation(it)
+    best = solve(formulation.problem, SolveOptions(relative_gap=0.0)).objective
+    asked = _recorded(monkeypatch)
+    result = formulation.solve(SolveOptions(solver="auto", relative_gap=gap), SolveMonitor())
+    assert result.termination is TerminationReason.OPTIMAL
+    assert best is not None
+    assert result.objective is not None
+    assert result.bound is not None
+    assert result.bound <= best * (1 + 1e-9) <= result.objective * (1 + 2e-9)
+    assert result.objective <= best * (1 + gap)
+    assert len(asked) == num_asked
+    assert all(problem.num_columns < formulation.problem.num_columns for problem, _ in asked)
+
+
 def test_what_the_relaxation_decides_is_kept_where_the_time_ends_then(monkeypatch: pytest.MonkeyPatch) -> None:
     monitor = SolveMonitor()
 
