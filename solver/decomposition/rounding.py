@@ -19,8 +19,8 @@ from solver.decomposition.dual import ReducedCosts
 from solver.decomposition.structure import ChoiceProblem
 from stowplan.arrays import FloatMatrix, FloatVector, IntVector, Mask
 
-# Options beside one of each class that are moved between, unless fewer are asked for; moves between them, moves that are
-# paired, moves made.
+# Options beside one of each class that are moved between, unless fewer are asked for; moves between them, moves that
+# are paired, moves made.
 _MOST_EXTRA = 2000
 _MOST_MOVES = 20_000
 _PAIRED = 96
@@ -174,8 +174,9 @@ class _Descent:
         self._single = problem.copies[moves.class_of] == 1
         self._held = start[moves.option]
         self._can_move = self._held[moves.source] > 0
-        self._slack = problem.limit - moves.usage.T @ self._held
-        self._value = problem.offset + float(moves.costs @ self._held)
+        # Neither here nor below by BLAS, whose threads go on for longer than this takes.
+        self._slack = problem.limit - np.einsum("om,o->m", moves.usage, self._held)
+        self._value = problem.offset + float((moves.costs * self._held).sum())
         self._tolerance = _ROUNDING * np.maximum(1.0, np.abs(problem.limit))
         taken = np.bincount(problem.coupling.indices, np.abs(problem.coupling.data), problem.limit.size)
         worth = float(np.abs(problem.cost).sum()) / np.maximum(taken, _ROUNDING)
@@ -205,7 +206,7 @@ class _Descent:
                 return
             exceeded = float(np.maximum(-self._slack, 0.0) @ price)
             takes = moves.takes[active]
-            gain = moves.adds[active] - exceeded + np.maximum(takes - self._slack, 0.0) @ price
+            gain = moves.adds[active] - exceeded + np.einsum("nm,m->n", np.maximum(takes - self._slack, 0.0), price)
             best = int(gain.argmin())
             least = -_ROUNDING * max(1.0, abs(self._value))
             if gain[best] < least:

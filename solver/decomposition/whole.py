@@ -20,7 +20,7 @@ from stowplan.arrays import FloatVector, IntVector, Mask
 # Turns, and those beyond which one is enough that costs no more than it may; so much of that is as good as nothing.
 _MOST_TURNS, _USUAL_TURNS = 6, 2
 _NOTHING = 0.01
-# Parts that may be chosen beside one of each class and those that are chosen first: so many, and so many for each class.
+# Parts that may be chosen beside one of each class and those that are chosen first: so many, and so many a class.
 _EXTRA, _EXTRA_PER_CLASS = 20, 1
 # A part that misses all or nothing by less is whole.
 _SPLIT = 1e-6
@@ -74,7 +74,7 @@ def whole_point(
         found, of_choice = shares(np.append(counts > 0, [True])[whole.part])
         if found is None:
             break
-        cost = problem.offset + float(problem.cost @ found)
+        cost = problem.offset + float((problem.cost * found).sum())
         if cost < least:
             best, least = found, cost
         prices = 0.5 * (prices + of_choice)

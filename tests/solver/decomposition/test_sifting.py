@@ -22,7 +22,6 @@ from solver.options import SolveOptions
 from solver.problem import MatrixProblem
 from solver.sense import Sense
 from solver.solve import solve
-from stowplan.arrays import FloatVector
 from tests.growth import work
 
 PER_CLASS = 40
