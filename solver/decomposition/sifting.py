@@ -40,7 +40,7 @@ _LEAST_REDUCED = 1e-12
 # Columns beside the cheapest one of each class that are known from the start: so many, and so many for each class.
 _FIRST_EXTRA, _EXTRA_PER_CLASS = 200, 2
 # Columns of a class that a round takes in.
-_MOST_OF_CLASS = 4
+_MOST_OF_CLASS = 16
 # Classes of a sample, or one in how many, and what it may leave open of its objective.
 _SAMPLE, _SAMPLED_SHARE, _SAMPLE_GAP = 70, 16, 1e-3
 _WORTH_SAMPLING = 3

@@ -166,7 +166,7 @@ def relaxation(instance: HorizonInstance) -> ChoiceProblem:
     `rooms[type,tier,k]@k` and `tail[job]`, all of them. Columns of the tail are choices of their own."""
     found, num_tail = instance.schedules, instance.num_tail
     of_pair, now_limits, _ = now_rows(instance)
-    takes = sparse.csr_array(sparse.block_diag([of_pair.T, found.takes], format="csr"))
+    takes = _diagonal(sparse.csr_array(of_pair.T), found.takes)
     coupling = cast("sparse.csr_array", Factored(_led(found.pair, of_pair.shape[1], found.held), takes))
     # Of very many schedules the product would take longer than all else here; of few it is sooner asked than two.
     if len(found) <= _FEW:
@@ -360,6 +360,18 @@ def _led(columns: IntVector, num_columns: int, others: "sparse.csr_array", value
     indices[at], indices[is_other] = columns[some], others.indices + num_columns
     values[is_other] = others.data
     return sparse.csr_array((values, indices, heads), shape=(columns.size, num_columns + others.shape[1]))
+
+
+def _diagonal(first: "sparse.csr_array", second: "sparse.csr_array") -> "sparse.csr_array":
+    """Both beside and below one another: `block_diag`, which takes ten times as long."""
+    return sparse.csr_array(
+        (
+            np.concatenate([first.data, second.data]),
+            np.concatenate([first.indices, second.indices + first.shape[1]]),
+            np.concatenate([first.indptr, second.indptr[1:] + first.nnz]),
+        ),
+        shape=(first.shape[0] + second.shape[0], first.shape[1] + second.shape[1]),
+    )
 
 
 def _ones(rows: IntVector, columns: IntVector, shape: tuple[int, int]) -> "sparse.csr_array":
