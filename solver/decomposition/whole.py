@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import sparse
 
-from solver.decomposition.dual import ReducedCosts, reduced_costs
+from solver.decomposition.dual import reduced_costs
 from solver.decomposition.rounding import round_choice
 from solver.decomposition.structure import ChoiceProblem
 from stowplan.arrays import FloatVector, IntVector, Mask
 
-# Turns, and those beyond which one is enough that costs no more than it may; so much of that is as good as nothing.
+# Turns, and those beyond which a point is enough that costs no more than it may; of that so much is nothing.
 _MOST_TURNS, _USUAL_TURNS = 6, 2
 _NOTHING = 0.01
 # Parts that may be chosen beside one of each class and those that are chosen first: so many, and so many a class.
@@ -53,25 +53,25 @@ def whole_point(
     one."""
     present, heads = _of_parts(problem, whole)
     part = whole.part[whole.part >= 0]
-    fraction = np.bincount(part, weights=point[: part.size], minlength=heads.size)
+    fraction: FloatVector = np.bincount(part, weights=point[: part.size], minlength=heads.size).astype(np.float64)
     if (np.abs(fraction - fraction.round()) <= _SPLIT).all():
         return point
     bound = reduced_costs(problem, prices).bound
     best, least, chosen = None, np.inf, fraction
     for turn in range(_MOST_TURNS):
-        is_cheap = least <= bound + (whole.tolerance if turn >= _USUAL_TURNS else _NOTHING * whole.tolerance)
-        if is_cheap or stop():
+        enough = bound + (whole.tolerance if turn >= _USUAL_TURNS else _NOTHING * whole.tolerance)
+        if least <= enough or stop():
             break
         others = np.append(np.zeros(whole.num_rows), prices[whole.num_rows :])
         priced = (problem.cost + problem.coupling @ others)[: part.size]
         present = replace(present, cost=np.minimum.reduceat(priced, heads))
-        counts = _chosen(present, prices[: whole.num_rows], chosen, stop)
-        if np.array_equal(counts, chosen) and least > bound + whole.tolerance:
-            counts = _chosen(present, prices[: whole.num_rows], fraction, stop)
-        if counts is None or np.array_equal(counts, chosen):
+        now = _chosen(present, prices[: whole.num_rows], chosen, stop)
+        if np.array_equal(now, chosen) and least > bound + whole.tolerance:
+            now = _chosen(present, prices[: whole.num_rows], fraction, stop)
+        if not now.size or np.array_equal(now, chosen):
             break
-        chosen = counts.astype(np.float64)
-        found, of_choice = shares(np.append(counts > 0, [True])[whole.part])
+        chosen = now
+        found, of_choice = shares(np.append(chosen > 0, [True])[whole.part])
         if found is None:
             break
         cost = problem.offset + float((problem.cost * found).sum())
@@ -104,12 +104,15 @@ def _of_parts(problem: ChoiceProblem, whole: Whole) -> tuple[ChoiceProblem, IntV
 
 def _chosen(
     present: ChoiceProblem, prices: FloatVector, fraction: FloatVector, stop: Callable[[], bool]
-) -> IntVector | None:
-    """Parts at prices of their rows, from fractions of all, among few of them; where these do not fit, among many."""
-    reduced: ReducedCosts = reduced_costs(present, prices)
+) -> FloatVector:
+    """Of each part all or nothing, at prices of their rows and near fractions of all, among few of them; where few do
+    not fit, among many; empty where these do not, either."""
+    reduced = reduced_costs(present, prices)
     few = _EXTRA + _EXTRA_PER_CLASS * present.copies.size
     found = round_choice(present, prices, reduced, fraction, _never, stop, few)
-    return round_choice(present, prices, reduced, fraction, _never, stop) if found is None else found
+    if found is None:
+        found = round_choice(present, prices, reduced, fraction, _never, stop)
+    return np.zeros(0) if found is None else found.astype(np.float64)
 
 
 def _never(_: float) -> bool:

@@ -167,10 +167,10 @@ def relaxation(instance: HorizonInstance) -> ChoiceProblem:
     found, num_tail = instance.schedules, instance.num_tail
     of_pair, now_limits, _ = now_rows(instance)
     takes = _diagonal(sparse.csr_array(of_pair.T), found.takes)
-    coupling = cast("sparse.csr_array", Factored(_led(found.pair, of_pair.shape[1], found.held), takes))
-    # Of very many schedules the product would take longer than all else here; of few it is sooner asked than two.
-    if len(found) <= _FEW:
-        coupling = coupling[np.arange(len(found))]
+    has = _led(found.pair, of_pair.shape[1], found.held)
+    # Of very many schedules the product would take longer than all else here; of few it is sooner asked than both.
+    is_few = len(found) <= _FEW
+    coupling = sparse.csr_array(has @ takes) if is_few else cast("sparse.csr_array", Factored(has, takes))
     limit = np.concatenate([now_limits, _later_limits(instance)])
     for group in _tail(instance):
         times, excess = group.matrix[:, : len(found)], group.matrix[:, -num_tail:]

@@ -45,8 +45,8 @@ from stowplan.errors import BackendError
 # Of the gap that is asked for, what the relaxation may leave open.
 _RELAXED = 0.1
 _LEAST_TIME_S = 1e-3
-# What HiGHS and a plan to begin with may leave open: most of the objective is what no choice can change, so that a gap in
-# it is wide, and a needless restart is a thousandth.
+# What HiGHS and a plan to begin with may leave open: most of the objective is what no choice can change, so that a gap
+# in it is wide, and a needless restart is a thousandth.
 _CAREFUL = 1e-4
 # Choices for the present beside one of each job that the first and the second program have.
 _FEW, _MORE = 20, 250
