@@ -253,20 +253,19 @@ class _Audit:
     def overfull(self, outlook: Outlook) -> Iterator[Issue]:
         """Intervals of which schedules take more than there is."""
         jobs = {job.id: job for job in self._jobs}
+        every = [(item, self.end_s(jobs[name], item)) for name, planned in outlook.planned.items() for item in planned]
         for first_s, last_s in pairwise(self._bounds_s[1:]):
             taken: dict[str, float] = dict.fromkeys(self._usable, 0.0)
             items: dict[Shape, float] = {}
             open_gpus = self._there.mean(first_s, last_s)
-            for name, planned in outlook.planned.items():
-                for item in planned:
-                    ends_s = self.end_s(jobs[name], item)
-                    changes_s = ends_s if item.change_s is None else item.change_s
-                    for shape, begin_s, end_s in ((item.now, 0.0, changes_s), (item.later, changes_s, ends_s)):
-                        if shape is not None:
-                            within_s = min(end_s, last_s) - max(begin_s, first_s)
-                            part = item.share * max(0.0, within_s) / (last_s - first_s)
-                            taken[shape[0]] += part * shape[2]
-                            items[shape] = items.get(shape, 0.0) + part
+            for item, ends_s in every:
+                changes_s = ends_s if item.change_s is None else item.change_s
+                for shape, begin_s, end_s in ((item.now, 0.0, changes_s), (item.later, changes_s, ends_s)):
+                    if shape is not None:
+                        within_s = min(end_s, last_s) - max(begin_s, first_s)
+                        part = item.share * max(0.0, within_s) / (last_s - first_s)
+                        taken[shape[0]] += part * shape[2]
+                        items[shape] = items.get(shape, 0.0) + part
             yield from self._over_rooms(items, first_s, last_s)
             for gpu_type, gpus in taken.items():
                 there = open_gpus[gpu_type]
