@@ -48,6 +48,8 @@ _WORTH_SAMPLING = 3
 _OF_PRICES, _OF_TYPICAL = 0.2, 0.01
 _WITHOUT_PRICES = 0.1
 _GROWTH, _SHRINKAGE = 4.0, 0.5
+# With no more rows a round takes less than a millisecond, of which asking at every pivot takes a tenth.
+_SHORT = 50
 # In units of a row: more or less is rounding.
 _USED = 1e-9
 # Where parts are whole, how many times the dearest column it costs to exceed a row by what columns take of it; and how
@@ -93,7 +95,7 @@ def sift(
     prices
         (m,) to start from: of a problem that was nearly the same. None: those of a sample, if there are many classes.
     stop
-        Whether the time is over; asked before every round and, since a round may take long, at every pivot.
+        Whether the time is over; asked before every round and, where a round may take long, at every pivot.
     """
     num_classes = problem.copies.size
     typical = _typical(problem)
@@ -319,7 +321,8 @@ class _Sifting:
         for name, value in (("presolve", "off"), ("threads", 1), ("simplex_strategy", _PRIMAL_SIMPLEX)):
             highs.setOptionValue(name, value)
         highs.setBasis(self._first_basis())
-        highs.cbSimplexInterrupt.subscribe(lambda event: event.interrupt() if self._stop() else None)
+        if num_rows + num_classes > _SHORT:
+            highs.cbSimplexInterrupt.subscribe(lambda event: event.interrupt() if self._stop() else None)
         return highs
 
     def _first_basis(self) -> highspy.HighsBasis:
