@@ -223,7 +223,8 @@ class _Sifting:
         return None if exceeded is None or exceeded.any() else self._point(), prices
 
     def round(self, whole: Whole) -> FloatVector | None:
-        """See `whole`; with dear rows, which nothing earns what it leaves of."""
+        """A point that splits no part, see `solver.decomposition.whole`: to exceed a row is dear then, and what is left
+        of one earns nothing."""
         if self._objective is None:
             return None
         dearest = float(np.abs(self._problem.cost).max())

@@ -145,6 +145,7 @@ class Search:
     def _is_legal(self, point: FloatVector) -> bool:
         """Whether a point that splits no choice keeps the rows of the program."""
         if not self._instance.num_packing:
+            # The relaxation has all of them, and no program needs to be assembled.
             num_schedules, relaxed = len(self._instance.schedules), self._relaxed
             taken = np.append(point[:num_schedules], point[self._instance.num_columns - self._instance.num_tail :])
             beyond = relaxed.coupling.T @ taken - relaxed.limit
