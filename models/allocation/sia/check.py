@@ -6,7 +6,7 @@ section 3.4, and shares no code with `utility`. Whether the GPUs are legal is `m
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -25,7 +25,7 @@ from models.wording import counted
 from models.workload import Adaptivity, Job, Snapshot
 from stowplan.arrays import FloatVector, IntMatrix, IntVector, Mask
 from stowplan.errors import Issue
-from stowplan.living import OfLiving
+from stowplan.living import found_once
 from topology.cluster import Cluster, Node, NodeState
 
 _RESTART_FLOOR = 0.01
@@ -33,8 +33,6 @@ _NO_LIMIT = 2**62
 
 _Shape = tuple[str, int, int]
 """GPU type, nodes and GPUs."""
-# What is given away at most, by GPU type.
-_capacities: OfLiving[Cluster, Mapping[str, int]] = OfLiving()
 
 
 def allocation_violations(
@@ -46,8 +44,7 @@ def allocation_violations(
     objective: float,
 ) -> list[Issue]:
     """Every rule of the allocation that the plan breaks, and every number of its score that is wrong."""
-    nodes = {node.id: node for node in snapshot.cluster.nodes}
-    audit = _Audit(snapshot, parameters, configurations, matrix, nodes)
+    audit = _Audit(snapshot, parameters, configurations, matrix)
     if audit.finds_nothing(plan, objective):
         return []
     allocations = {allocation.job_id: (k, allocation) for k, allocation in enumerate(plan.allocations)}
@@ -86,7 +83,6 @@ class _Audit:
         parameters: SiaParameters,
         configurations: ConfigurationSet,
         matrix: GoodputMatrix,
-        nodes: Mapping[str, Node],
     ) -> None:
         self._snapshot, self._configurations = snapshot, configurations
         self._jobs, self._roll = snapshot.jobs, roll_of(snapshot)
@@ -94,8 +90,7 @@ class _Audit:
         self._parameters = parameters
         self._costs = parameters.objective is SiaObjective.GIVEN_COSTS
         self._cluster = snapshot.cluster
-        self._nodes = nodes
-        self._down = {node.id for node in nodes.values() if node.state is NodeState.DOWN}
+        self._nodes, self._down = _nodes_of(snapshot.cluster), _down_in(snapshot.cluster)
         self._types = np.array(configurations.gpu_types)[configurations.type_index]
         self._num_gpus = configurations.num_gpus
         self._index = {
@@ -323,17 +318,24 @@ def _shape(allocation: JobAllocation) -> _Shape:
     return allocation.gpu_type, len(allocation.gpus), allocation.num_gpus
 
 
+@found_once
 def _capacity(cluster: Cluster) -> Mapping[str, int]:
-    """GPUs of each type on nodes that are not down, beside outside work."""
-    known = _capacities.get(cluster)
-    if known is None:
-        counts = {kind.name: 0 for kind in cluster.gpu_types}
-        for node in cluster.nodes:
-            if node.state is not NodeState.DOWN:
-                counts[node.gpu_type] += node.num_gpus - len(node.gpus_in_use)
-        known = counts
-        _capacities.put(cluster, known)
-    return known
+    """GPUs of each type on nodes that are not down, beside outside work: what is given away at most."""
+    counts = {kind.name: 0 for kind in cluster.gpu_types}
+    for node in cluster.nodes:
+        if node.state is not NodeState.DOWN:
+            counts[node.gpu_type] += node.num_gpus - len(node.gpus_in_use)
+    return counts
+
+
+@found_once
+def _nodes_of(cluster: Cluster) -> Mapping[str, Node]:
+    return {node.id: node for node in cluster.nodes}
+
+
+@found_once
+def _down_in(cluster: Cluster) -> Set[str]:
+    return {node.id for node in cluster.nodes if node.state is NodeState.DOWN}
 
 
 def _capacity_violations(cluster: Cluster, plan: Plan) -> Iterator[Issue]:

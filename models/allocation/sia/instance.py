@@ -16,7 +16,7 @@ from models.performance.goodput.matrix import GoodputMatrix
 from models.performance.goodput.rounds import evaluate_round
 from models.performance.goodput.spec import GoodputTable, ThroughputTable
 from models.placement.occupancy import Occupancy, occupancy
-from models.placement.placeability import PlaceabilityRows, placeability_rows
+from models.placement.placeability import PlaceabilityRows, free_rows
 from models.roll import has_model, reserves, roll_of
 from models.workload import Job, Snapshot
 from solver.sense import Sense
@@ -198,8 +198,7 @@ def instance_of(
 ) -> SiaInstance:
     """Build the instance from goodputs that are known."""
     taken = occupancy(snapshot)
-    num_free = np.array([mask.bit_count() for mask in taken.free_masks], dtype=np.int64)
-    rows = placeability_rows(snapshot.cluster.nodes, num_free, configurations)
+    rows = free_rows(snapshot.cluster, taken.free_masks, configurations)
     utility = utilities(snapshot, parameters, configurations, matrix.goodput, taken, rows.fits_alone())
     pair_jobs, pair_configurations = np.nonzero(utility.offered)
     is_pinned = taken.is_pinned(snapshot.jobs)
