@@ -17,7 +17,7 @@ from api.convert.plain import written
 from api.schemas.plan import JobAllocationDoc, ScoreTermDoc
 from models.placement.check import given_to
 from models.plan import JobAllocation, Plan, PlanOutcome, ScoreTerm
-from models.roll import roll_of
+from models.roll import roll_of, row_of
 from models.workload import Job, Snapshot
 from stowplan.rolls import objects
 
@@ -65,8 +65,7 @@ def _plain_lists(plan: Plan, snapshot: Snapshot) -> Mapping[str, str]:
     except TypeError:
         # Numbers of NumPy, which the documents take.
         return {}
-    at = {job.id: k for k, job in enumerate(jobs)}
-    rows = [at[allocation.job_id] for allocation in plan.allocations]
+    rows = [row_of(snapshot)[allocation.job_id] for allocation in plan.allocations]
     lists = {"score": f"[{','.join(score)}]", "allocations": f"[{','.join(allocations[rows].tolist())}]"}
     # Else there are names that are not plain.
     return {} if any(_ESCAPE in text for text in lists.values()) else lists

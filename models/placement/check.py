@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from models.parallel_plan import Gpu
 from models.plan import JobAllocation
-from models.roll import reserves, roll_of
+from models.roll import reserves, roll_of, row_of
 from models.wording import counted
 from models.workload import Adaptivity, Job, NodeGpus, Snapshot
 from stowplan.arrays import IntVector, Mask
@@ -170,7 +170,7 @@ def given_to(snapshot: Snapshot, allocations: Sequence[JobAllocation]) -> NDArra
     known = _given.get(snapshot, (allocations,)) if isinstance(allocations, tuple) else None
     if known is None:
         by_id = {allocation.job_id: allocation for allocation in allocations}
-        given = objects(map(by_id.get, [job.id for job in snapshot.jobs]), len(snapshot.jobs))
+        given = objects(map(by_id.get, row_of(snapshot)), len(snapshot.jobs))
         given.setflags(write=False)
         known = (given if np.count_nonzero(given) == len(allocations) else None,)
         _given.put(snapshot, (allocations,), None, known)

@@ -34,11 +34,14 @@ def merged(
         cost[~matters] = np.nan
         has_any: Mask = np.asarray(matters.any(axis=1))
         order = order[has_any[order]]
-    rows = np.column_stack([cost, required])[order]
-    numbers: dict[bytes, int] = {}
-    as_bytes = rows.view(np.dtype((np.void, rows.strides[0])))[:, 0].tolist()
-    class_of_job = np.array([numbers.setdefault(row, len(numbers)) for row in as_bytes], dtype=np.int64)
-    first = order[np.unique(class_of_job, return_index=True)[1]]
+    rows = np.column_stack([cost, required])[order].view(np.uint64)
+    weights = np.random.default_rng(0).integers(2**64, size=rows.shape[1], dtype=np.uint64)
+    _, appears, alike = np.unique(rows @ weights, return_index=True, return_inverse=True)
+    if not np.array_equal(rows, rows[appears[alike]]):
+        # Two jobs that differ have the same sum.
+        return None
+    class_of_job = np.argsort(np.argsort(appears))[alike]
+    first = order[np.sort(appears)]
     class_of, configuration = np.nonzero(~np.isnan(cost[first]))
     size, copies = np.bincount(class_of), np.bincount(class_of_job)
     column = np.cumsum(offered).reshape(offered.shape) - 1

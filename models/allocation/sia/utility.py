@@ -43,7 +43,7 @@ from models.allocation.sia.completion import completion_values
 from models.allocation.sia.parameters import SiaObjective, SiaParameters
 from models.configurations import ConfigurationSet
 from models.placement.occupancy import Occupancy
-from models.roll import reserves, roll_of
+from models.roll import reserves, roll_of, row_of
 from models.workload import Job, Snapshot
 from stowplan.arrays import FloatMatrix, FloatVector, IntVector, Mask
 from stowplan.errors import InputError
@@ -91,7 +91,7 @@ def utilities(
         allowed = allowed.copy()
         allowed[staying, current[staying]] = True
     runnable = allowed & (goodput > 0)
-    runs = np.array([job.id in taken.running for job in jobs], dtype=np.bool_)
+    runs = np.fromiter(map(taken.running.__contains__, row_of(snapshot)), np.bool_, len(jobs))
     numbers = roll_of(snapshot).each(
         "numbers", np.float64, lambda rows: np.array([_numbers_of(jobs[k]) for k in rows]).reshape(-1, 4)
     )
