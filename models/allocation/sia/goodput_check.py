@@ -20,7 +20,6 @@ from models.plan import JobAllocation, Plan
 from models.roll import roll_of
 from models.workload import Snapshot
 from stowplan.errors import Issue
-from stowplan.rolls import objects
 
 
 def goodput_violations(
@@ -60,7 +59,7 @@ def goodput_violations(
             else:
                 yield index.get((item.gpu_type, len(item.gpus), item.num_gpus, share_of.get(item.job_id)), -1)
 
-    models = objects(map(matrix.models.get, range(len(jobs))), len(jobs))
+    models = matrix.models
     shares = np.array([share_of.get(job.id, np.nan) for job in jobs]) if share_of else np.zeros(len(jobs))
     of_allocation = (given, shares)
     c = roll.each(

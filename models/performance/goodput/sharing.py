@@ -14,7 +14,10 @@ from stowplan.errors import Issue
 
 def with_shared_observations(jobs: Sequence[Job]) -> Sequence[Job]:
     """The jobs, each with the observations of its application: its own largest batches and replicas come first."""
-    observed = [known for job in jobs if isinstance(known := job.performance, GoodputObservations)]
+    performances = [job.performance for job in jobs]
+    if GoodputObservations not in set(map(type, performances)):
+        return jobs
+    observed = [known for known in performances if isinstance(known, GoodputObservations)]
     pools: dict[str, list[GoodputObservations]] = {}
     for known in observed:
         if known.shared_with is not None:
