@@ -1,9 +1,8 @@
 """Free GPUs of the nodes of one type, with the placeability rows kept up to date while jobs are placed."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from operator import attrgetter
 
 from models.placement.occupancy import Slices
 
@@ -23,9 +22,6 @@ class Demand:
     stays: bool = False
 
 
-_shape_of = attrgetter("whole", "num_nodes", "num_gpus")
-
-
 class Pool:
     """Free GPUs per node (`free`: node -> mask) against the demands that are not placed yet.
 
@@ -34,7 +30,7 @@ class Pool:
     """
 
     def __init__(
-        self, *, node_size: int, sizes: Mapping[int, int], free: Mapping[int, int], demands: Collection[Demand]
+        self, *, node_size: int, sizes: Mapping[int, int], free: Mapping[int, int], demands: Iterable[Demand]
     ) -> None:
         self.node_size = node_size
         self.blocks = tuple(1 << k for k in range((node_size - 1).bit_length()))
@@ -43,28 +39,29 @@ class Pool:
         self._count_all()
         self._partial_gpus = [0] * len(self.blocks)
         self._whole_needed = 0
-        self._need_all(demands, 1)
+        for demand in demands:
+            self._need(demand, 1)
 
     def take(self, demand: Demand, slices: Slices) -> None:
         """Place the demand on these GPUs."""
         for node, mask in slices:
             self._set(node, self.free[node] & ~mask)
-        self._need(demand.whole, demand.num_nodes, demand.num_gpus, -1)
+        self._need(demand, -1)
 
-    def take_own(self, demands: Collection[Demand]) -> None:
+    def take_own(self, demands: Iterable[Demand]) -> None:
         """Place demands where they are; many at once."""
         free = self.free
         for demand in demands:
             for node, mask in demand.now:
                 free[node] &= ~mask
-        self._need_all(demands, -1)
+            self._need(demand, -1)
         self._count_all()
 
     def give_back(self, demand: Demand, slices: Slices) -> None:
         """Undo `take`."""
         for node, mask in slices:
             self._set(node, self.free[node] | mask)
-        self._need(demand.whole, demand.num_nodes, demand.num_gpus, 1)
+        self._need(demand, 1)
 
     def try_take(self, demand: Demand, slices: Slices) -> bool:
         """Place the demand on these GPUs if they are free and everything else still fits afterwards."""
@@ -121,13 +118,9 @@ class Pool:
             if num_free == self.node_size == size:
                 self._whole_available += num_nodes
 
-    def _need_all(self, demands: Collection[Demand], sign: int) -> None:
-        for shape, count in Counter(map(_shape_of, demands)).items():
-            self._need(*shape, sign * count)
-
-    def _need(self, whole: bool, num_nodes: int, num_gpus: int, count: int) -> None:
-        if whole:
-            self._whole_needed += count * num_nodes
+    def _need(self, demand: Demand, sign: int) -> None:
+        if demand.whole:
+            self._whole_needed += sign * demand.num_nodes
         else:
             # Under the largest block that is not above its size.
-            self._partial_gpus[num_gpus.bit_length() - 1] += count * num_gpus
+            self._partial_gpus[demand.num_gpus.bit_length() - 1] += sign * demand.num_gpus

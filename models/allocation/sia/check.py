@@ -26,6 +26,7 @@ from models.workload import Adaptivity, Job, Snapshot
 from stowplan.arrays import FloatVector, IntMatrix, IntVector, Mask
 from stowplan.errors import Issue
 from stowplan.living import found_once
+from stowplan.rolls import objects
 from topology.cluster import Cluster, Node, NodeState
 
 _RESTART_FLOOR = 0.01
@@ -101,8 +102,16 @@ class _Audit:
         }
         self._node_size = node_sizes(self._index)
         self._priced = parameters.restart_price, tuple(self._node_size.items())
-        self._rows = self._own_rows()
-        self._slowest = self._slowest_per_gpu()
+        # Configurations (J, C) over which rows are normalised, where there is a goodput.
+        self._bounds = self._roll.each("own", np.bool_, self._bounded, same=(configurations,))
+        # Goodput (J,) of one of the slowest GPUs of each row; inf of a job that cannot run anywhere.
+        self._slowest = self._roll.each(
+            "slowest",
+            np.float64,
+            self._slowest_per_gpu,
+            same=(configurations,),
+            beside=(self._goodput, self._pinned_columns),
+        )
         self._completion: CompletionAudit | None = None
         if parameters.objective is SiaObjective.COMPLETION_TIME:
             rows = [self._speeds(i) for i in range(len(snapshot.jobs))]
@@ -155,11 +164,20 @@ class _Audit:
         value = goodput
         if not self._costs:
             factor = roll.each("factor", np.float64, factors, **of_allocation, equal=self._priced)
-            own = self._rows[rows, c] | (c == self._pinned_columns[rows])
-            relative = np.where(own, goodput / np.array(self._slowest)[rows], 0.0) * factor[rows]
+            own = self._bounds[rows, c] | (c == self._pinned_columns[rows])
+            relative = np.where(own, goodput / self._slowest[rows], 0.0) * factor[rows]
             value = relative**parameters.fairness_power
         expected[rows] = weight[rows] * value
-        return is_right_score(plan.score, jobs, expected, objective)
+        terms = objects(plan.score, len(plan.score))
+        if terms.size != len(jobs):
+            return False
+        said = roll.each(
+            "said",
+            np.float64,
+            lambda rows: (terms[i].value if terms[i].job_id == jobs[i].id else np.nan for i in rows),
+            beside=(terms,),
+        )
+        return is_right_score(said, expected, objective)
 
     def there(self, allocated: Sequence[tuple[int, JobAllocation]]) -> dict[int, _There]:
         """Jobs in the configurations of their allocations. All at once: single elements of arrays take longer."""
@@ -168,15 +186,15 @@ class _Audit:
         if not self._index:
             return dict.fromkeys(rows, _There(-1, 0.0, False))
         columns = np.maximum(np.array(found, dtype=np.int64), 0)
-        goodput, is_own = self._goodput[rows, columns].tolist(), self._rows[rows, columns].tolist()
+        goodput, is_bounded = self._goodput[rows, columns].tolist(), self._bounds[rows, columns].tolist()
         return {
-            i: _There(c, reached if c >= 0 else 0.0, own or c == self._pinned_to(i))
-            for i, c, reached, own in zip(rows, found, goodput, is_own, strict=True)
+            i: _There(c, reached if c >= 0 else 0.0, (own and reached > 0) or c == self._pinned_to(i))
+            for i, c, reached, own in zip(rows, found, goodput, is_bounded, strict=True)
         }
 
     def utility(self, i: int, allocation: JobAllocation, there: _There) -> float:
         """What the allocation adds to the objective; 0 where the shape or its goodput is unknown (pinned jobs)."""
-        job, slowest = self._jobs[i], self._slowest[i]
+        job, slowest = self._jobs[i], float(self._slowest[i])
         if there.goodput <= 0:
             return 0.0
         if self._costs:
@@ -212,7 +230,7 @@ class _Audit:
             return
         if not self._parameters.double_at_most or job.reservation is not None:
             return
-        smallest = self._num_gpus[self._rows[i] & (self._types == allocation.gpu_type)].min(initial=_NO_LIMIT)
+        smallest = self._num_gpus[self._own(i) & (self._types == allocation.gpu_type)].min(initial=_NO_LIMIT)
         running = sum(len(part.gpus) for part in job.current or ()) if self._runs(job) else 0
         if allocation.num_gpus > max(int(smallest), 2 * running):
             yield Issue(
@@ -221,11 +239,9 @@ class _Audit:
                 detail=f"job {job.id!r} grows from {running} to {allocation.num_gpus} GPUs; at most twice",
             )
 
-    def _own_rows(self) -> Mask:
-        """Configurations (J, C) over which rows are normalised."""
-        return np.asarray(
-            self._roll.each("own", np.bool_, self._bounded, same=(self._configurations,)) & (self._goodput > 0)
-        )
+    def _own(self, i: int) -> Mask:
+        """Configurations (C,) over which the row of a job is normalised."""
+        return np.asarray(self._bounds[i] & (self._goodput[i] > 0))
 
     def _bounded(self, rows: list[int]) -> Mask:
         """Configurations (n, C) within the bounds of the jobs `rows`."""
@@ -257,24 +273,22 @@ class _Audit:
         kept = self._index.get(self._held(job), -1) if self._is_pinned(job) else -1
         return kept if kept >= 0 and self._goodput[i, kept] > 0 else -1
 
-    def _slowest_per_gpu(self) -> list[float]:
-        """Goodput (J) of one of the slowest GPUs of each row; inf of a job that cannot run anywhere."""
-        own = self._rows
-        pinned = np.flatnonzero(self._pinned_columns >= 0)
-        if pinned.size:
-            own = own.copy()
-            own[pinned, self._pinned_columns[pinned]] = True
-        goodput = np.where(own, self._goodput, np.inf).min(axis=1, initial=np.inf)
+    def _slowest_per_gpu(self, rows: list[int]) -> FloatVector:
+        """`_slowest` (n,) of the jobs `rows`."""
+        reached, kept = self._goodput[rows], self._pinned_columns[rows]
+        own = self._bounds[rows] & (reached > 0)
+        pinned = np.flatnonzero(kept >= 0)
+        own[pinned, kept[pinned]] = True
+        goodput = np.where(own, reached, np.inf).min(axis=1, initial=np.inf)
         num_gpus = np.where(own, self._num_gpus, _NO_LIMIT).min(axis=1, initial=_NO_LIMIT)
-        slowest: list[float] = (goodput / num_gpus).tolist()
-        return slowest
+        return np.asarray(goodput / num_gpus)
 
     def _speeds(self, i: int) -> tuple[FloatVector, float] | None:
         """Goodputs (C,) over that of one of its slowest GPUs, and that goodput; None where it cannot run anywhere."""
-        slowest = self._slowest[i]
+        slowest = float(self._slowest[i])
         if math.isinf(slowest):
             return None
-        own, kept = self._rows[i].copy(), self._pinned_to(i)
+        own, kept = self._own(i), self._pinned_to(i)
         if kept >= 0:
             own[kept] = True
         return np.where(own, self._goodput[i] / slowest, 0.0), slowest

@@ -20,7 +20,7 @@ from models.placement.placeability import PlaceabilityRows, free_rows
 from models.roll import has_model, reserves, roll_of
 from models.workload import Job, Snapshot
 from solver.sense import Sense
-from stowplan.arrays import FloatVector, IntVector, Mask
+from stowplan.arrays import FloatVector, IntVector, Mask, pairs_in
 from stowplan.errors import Issue
 from stowplan.living import OfUnchanged
 from topology.cluster import Cluster
@@ -67,7 +67,8 @@ class SiaInstance:
     @property
     def gain(self) -> FloatVector:
         """Change of the objective (P,) when a pair is chosen: its utility, and the penalty that is saved."""
-        value = self.utility.value[self.pair_jobs, self.pair_configurations]
+        # As one vector: of elements by row and column it takes three times as long.
+        value = self.utility.value.take(self.pair_jobs * len(self.configurations) + self.pair_configurations)
         return np.asarray(value - self.sense.sign * self.penalty[self.pair_jobs])
 
     @property
@@ -200,7 +201,7 @@ def instance_of(
     taken = occupancy(snapshot)
     rows = free_rows(snapshot.cluster, taken.free_masks, configurations)
     utility = utilities(snapshot, parameters, configurations, matrix.goodput, taken, rows.fits_alone())
-    pair_jobs, pair_configurations = np.nonzero(utility.offered)
+    pair_jobs, pair_configurations = pairs_in(utility.offered)
     is_pinned = taken.is_pinned(snapshot.jobs)
     return SiaInstance(
         snapshot=snapshot,

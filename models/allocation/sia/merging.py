@@ -9,7 +9,7 @@ from scipy import sparse
 
 from models.allocation.sia.instance import SiaInstance
 from solver.decomposition.structure import MAX_COUPLING_ROWS, ChoiceProblem
-from stowplan.arrays import FloatVector, IntVector, Mask
+from stowplan.arrays import FloatVector, IntVector, Mask, pairs_in
 
 
 def merged(
@@ -42,8 +42,9 @@ def merged(
         return None
     class_of_job = np.argsort(np.argsort(appears))[alike]
     first = order[np.sort(appears)]
-    class_of, configuration = np.nonzero(~np.isnan(cost[first]))
+    class_of, configuration = pairs_in(~np.isnan(cost[first]))
     size, copies = np.bincount(class_of), np.bincount(class_of_job)
+    by_configuration = sparse.csr_array(instance.rows.coefficients[used].T.astype(np.float64))
     column = np.cumsum(offered).reshape(offered.shape) - 1
     by_class = order[np.argsort(class_of_job, kind="stable")]
     taken = copies * size
@@ -52,7 +53,7 @@ def merged(
         start=np.concatenate([[0], np.cumsum(size)]),
         copies=copies,
         required=required[first],
-        coupling=sparse.csr_array(instance.rows.coefficients[used].T[configuration].astype(np.float64)),
+        coupling=sparse.csr_array(by_configuration[configuration]),
         limit=instance.rows.limits[used].astype(np.float64),
         rows=first_row + np.arange(used.size),
         offset=sign * instance.constant,

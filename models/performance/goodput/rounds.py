@@ -81,9 +81,14 @@ class _Round:
         is_known = np.fromiter(same, np.bool_, rows.size) & now.performances.astype(np.bool_)
         is_known &= self.asked.is_elastic[rows] == now.is_elastic
         for j in np.flatnonzero((rows >= 0) & ~is_known).tolist():
-            if not _is_same(self.asked.jobs[rows[j]], now.jobs[j]):
+            if not self.has(now.jobs[j]):
                 rows[j] = -1
         return rows
+
+    def has(self, job: Job) -> bool:
+        """Whether there is a job that is the same as far as goodput goes."""
+        row = self.asked.row_of.get(job.id, -1)
+        return row >= 0 and _is_same(self.asked.jobs[row], job)
 
 
 _kept: list[_Round] = []
@@ -119,11 +124,11 @@ def _keep(now: _Round, before: _Round | None) -> None:
 
 def _most_alike(asked: _Asked) -> _Round | None:
     """The round that has most of these jobs, by a sample; None where none has any."""
-    sample = _Asked.of(asked.jobs[:: max(1, len(asked.jobs) // _SAMPLE)], asked.configurations)
+    sample = asked.jobs[:: max(1, len(asked.jobs) // _SAMPLE)]
     with _keeping:
         gpu_types = asked.configurations.gpu_types
         rounds = [each for each in _kept if each.asked.configurations.gpu_types == gpu_types]
-    alike = [(np.count_nonzero(each.rows(sample) >= 0), each) for each in rounds]
+    alike = [(sum(map(each.has, sample)), each) for each in rounds]
     most, best = max(alike, key=lambda counted: counted[0], default=(0, None))
     return best if most else None
 
@@ -186,6 +191,6 @@ def _is_same(before: Job, now: Job) -> bool:
     own, other = before.performance, now.performance
     return (
         other is not None
-        and own == other
+        and (own is other or own == other)
         and (before.adaptivity is Adaptivity.ELASTIC) is (now.adaptivity is Adaptivity.ELASTIC)
     )
