@@ -1,7 +1,6 @@
 """A snapshot that is another one but for some jobs and nodes: only these are looked at."""
 
-from collections.abc import Set
-
+from models.roll import row_of
 from models.workload import Job, Snapshot, checked_snapshot, snapshot_issues
 from topology.cluster import Cluster
 
@@ -24,14 +23,18 @@ def snapshot_after(base: Snapshot, cluster: Cluster, jobs: tuple[Job, ...]) -> S
     if cluster is not base.cluster:
         pairs = zip(base.cluster.nodes, cluster.nodes, strict=True)
         touched |= {node.id for before, node in pairs if node is not before}
-    concerned = tuple([job for job in jobs if id(job) not in known or _is_on(job, touched)] if touched else new)
-    if len({job.id for job in jobs}) < len(jobs) or snapshot_issues(cluster, concerned):
+    if touched:
+        new = [
+            job
+            for job in jobs
+            # Most jobs are on one node, if on any.
+            if (
+                (parts := job.current) and (parts[0].node in touched or any(part.node in touched for part in parts[1:]))
+            )
+            or id(job) not in known
+        ]
+    after = checked_snapshot(cluster, jobs)
+    if len(row_of(after)) < len(jobs) or snapshot_issues(cluster, tuple(new)):
         # Looked at in full, it says what is wrong and where, or that this was a warning.
         return Snapshot(cluster=cluster, jobs=jobs)
-    return checked_snapshot(cluster, jobs)
-
-
-def _is_on(job: Job, nodes: Set[str]) -> bool:
-    parts = job.current or ()
-    # Most jobs are on one node, if on any.
-    return parts[0].node in nodes if len(parts) == 1 else any(part.node in nodes for part in parts)
+    return after

@@ -29,6 +29,12 @@ def reserves(snapshot: Snapshot) -> Mask:
     return roll_of(snapshot).each("reserves", np.bool_, lambda rows: (jobs[k].reservation is not None for k in rows))
 
 
+def is_preemptible(snapshot: Snapshot) -> Mask:
+    """Whether each job (J,) may be taken its GPUs."""
+    jobs = snapshot.jobs
+    return roll_of(snapshot).each("is preemptible", np.bool_, lambda rows: (jobs[k].preemptible for k in rows))
+
+
 def has_model(snapshot: Snapshot) -> Mask:
     """Whether each job (J,) says what it trains."""
     jobs = snapshot.jobs

@@ -63,7 +63,9 @@ def prepare(problem: MatrixProblem) -> Prepared:
         ones = np.ones(problem.num_rows)
         return Prepared(problem=problem, factor=1.0, unseen=0.0, row_factors=ones, conflicts=conflicts)
     factor = objective_factor(problem.objective)
-    rows = 2.0 ** -np.floor(np.log2(np.minimum(1.0, row_scale(problem))))
+    rows = np.ones(problem.num_rows)
+    if np.abs(problem.matrix.data).min(initial=1.0) < 1.0:
+        rows = 2.0 ** -np.floor(np.log2(np.minimum(1.0, row_scale(problem))))
     matrix = problem.matrix if (rows == 1.0).all() else sparse.csc_array(sparse.diags_array(rows) @ problem.matrix)
     scaled = replace(
         problem,

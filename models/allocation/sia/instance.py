@@ -17,7 +17,7 @@ from models.performance.goodput.rounds import evaluate_round
 from models.performance.goodput.spec import GoodputTable, ThroughputTable
 from models.placement.occupancy import Occupancy, occupancy
 from models.placement.placeability import PlaceabilityRows, free_rows
-from models.roll import has_model, reserves, roll_of
+from models.roll import has_model, is_preemptible, reserves, roll_of
 from models.workload import Job, Snapshot
 from solver.sense import Sense
 from stowplan.arrays import FloatVector, IntVector, Mask, pairs_in
@@ -165,9 +165,7 @@ def _each_shape_once(snapshot: Snapshot, configurations: ConfigurationSet, curre
 
 def _wanted(snapshot: Snapshot, configurations: ConfigurationSet) -> Mask:
     """Pairs (J, C) that can matter: those within the job's bounds, and all of a job that may be pinned."""
-    jobs = snapshot.jobs
-    may_be_pinned = roll_of(snapshot).each("may stay", np.bool_, lambda rows: (not jobs[k].preemptible for k in rows))
-    return np.asarray(allowed_in(snapshot, configurations) | may_be_pinned[:, None])
+    return np.asarray(allowed_in(snapshot, configurations) | ~is_preemptible(snapshot)[:, None])
 
 
 def _most_gpus(snapshot: Snapshot) -> int:
