@@ -72,12 +72,13 @@ def _occupancy(snapshot: Snapshot, *, all_stay: bool) -> Occupancy:
     for job_id in pinned:
         for node, mask in running[job_id]:
             free_masks[node] &= ~mask
-    index = _index_in(snapshot.cluster)
+    index = node_index(snapshot.cluster)
     return Occupancy(node_index=index, free_masks=tuple(free_masks), running=running, pinned=pinned)
 
 
 @found_once
-def _index_in(cluster: Cluster) -> Mapping[str, int]:
+def node_index(cluster: Cluster) -> Mapping[str, int]:
+    """Position of each node, by its id."""
     return {node.id: i for i, node in enumerate(cluster.nodes)}
 
 
@@ -98,14 +99,14 @@ def _free_in(cluster: Cluster) -> Sequence[int]:
 def running_jobs(snapshot: Snapshot) -> Mapping[str, Slices]:
     """`running` of the occupancy alone."""
     jobs, cluster = snapshot.jobs, snapshot.cluster
-    node_index = _index_in(cluster)
+    index = node_index(cluster)
     down = {node.id for node in cluster.nodes if node.state is NodeState.DOWN}
 
     def held(rows: list[int]) -> Iterator[Slices]:
         """Where jobs run; nothing where a node of theirs is down."""
         for row in rows:
             current = jobs[row].current or ()
-            yield () if any(part.node in down for part in current) else _slices(current, node_index)
+            yield () if any(part.node in down for part in current) else _slices(current, index)
 
     slices = roll_of(snapshot).each("held", np.object_, held, same=(cluster,)).tolist()
     return dict(compress(zip(row_of(snapshot), slices, strict=True), slices))

@@ -98,7 +98,7 @@ def sia_instance(
     with clock.phase("performance"):
         if configurations is None:
             configurations = sia_configurations(snapshot)
-        matrix = evaluate_round(snapshot.jobs, configurations, _wanted(snapshot, configurations))
+        matrix = evaluate_round(snapshot, configurations, _wanted(snapshot, configurations))
         planned = _plan_models(snapshot, configurations, matrix)
     with clock.phase("build"):
         return instance_of(snapshot, parameters, configurations, matrix, planned)

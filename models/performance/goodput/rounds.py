@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 
 from models.configurations import ConfigurationSet
 from models.performance.goodput.matrix import GoodputMatrix, KnownPairs, evaluate
-from models.performance.goodput.sharing import with_shared_observations
-from models.workload import Adaptivity, Job
+from models.performance.goodput.sharing import shared_jobs
+from models.roll import roll_of, row_of
+from models.workload import Adaptivity, Job, Snapshot
 from stowplan.arrays import IntVector, Mask
 from stowplan.rolls import objects
 
@@ -48,13 +49,16 @@ class _Asked:
     configurations: ConfigurationSet
 
     @classmethod
-    def of(cls, jobs: Sequence[Job], configurations: ConfigurationSet) -> Self:
+    def of(cls, snapshot: Snapshot, configurations: ConfigurationSet) -> Self:
         """The jobs, with what tells them apart."""
+        jobs, roll, shared = snapshot.jobs, roll_of(snapshot), shared_jobs(snapshot)
+        performances = roll.each("performance", np.object_, lambda rows: (jobs[j].performance for j in rows))
+        elastic = Adaptivity.ELASTIC
         return cls(
-            jobs=tuple(jobs),
-            row_of={job.id: j for j, job in enumerate(jobs)},
-            performances=objects([job.performance for job in jobs], len(jobs)),
-            is_elastic=np.array([job.adaptivity is Adaptivity.ELASTIC for job in jobs], dtype=np.bool_),
+            jobs=shared,
+            row_of=row_of(snapshot),
+            performances=performances if shared is jobs else objects([job.performance for job in shared], len(jobs)),
+            is_elastic=roll.each("is elastic", np.bool_, lambda rows: (jobs[j].adaptivity is elastic for j in rows)),
             configurations=configurations,
         )
 
@@ -95,12 +99,12 @@ _kept: list[_Round] = []
 _keeping = threading.Lock()
 
 
-def evaluate_round(jobs: Sequence[Job], configurations: ConfigurationSet, wanted: Mask) -> GoodputMatrix:
+def evaluate_round(snapshot: Snapshot, configurations: ConfigurationSet, wanted: Mask) -> GoodputMatrix:
     """Evaluate all jobs on all configurations; see `evaluate`, which gives the same, and raises the same."""
-    asked = _Asked.of(with_shared_observations(jobs), configurations)
+    asked = _Asked.of(snapshot, configurations)
     before = _most_alike(asked)
     known = None if before is None else _known(before, asked, wanted)
-    matrix = evaluate(jobs, configurations, wanted, known)
+    matrix = evaluate(snapshot.jobs, configurations, wanted, known)
     if len(configurations):
         pairs = wanted & matrix.models.astype(np.bool_)[:, None]
         _keep(_Round(asked=asked, matrix=matrix, pairs=pairs), before)
