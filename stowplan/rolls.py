@@ -29,8 +29,7 @@ Find = Callable[[list[int]], Iterable[Any]]
 
 
 class _Found(NamedTuple):
-    """`values` (n, ...), found beside the very objects `same`, what is `equal`, and of each record what is `beside`.
-    All that is told apart by identity is kept here, so that nothing else has its identity."""
+    """`values` (n, ...), found beside the very objects `same`, what is `equal`, and of each record what is `beside`."""
 
     values: NDArray[Any]
     same: tuple[object, ...]
