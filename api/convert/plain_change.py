@@ -18,6 +18,7 @@ from api.convert.plain import built_job, built_node, plain_snapshot, written
 from api.schemas.compiled import compiled
 from api.schemas.snapshot import ChangedSnapshot, ClusterDoc, JobDoc, NodeChangeDoc
 from models.changed_snapshot import snapshot_after
+from models.placement.occupancy import node_index
 from models.roll import row_of
 from models.workload import Job, Snapshot
 from stowplan.errors import InputError
@@ -124,7 +125,7 @@ def _changed(source: ChangedSnapshot, base: SnapshotInParts) -> SnapshotInParts 
         return None
     if any(_ID in fields for fields in source.jobs.values()):
         return None
-    if not source.nodes.keys() <= {node.id for node in base.snapshot.cluster.nodes}:
+    if not source.nodes.keys() <= node_index(base.snapshot.cluster).keys():
         return None
     cluster, cluster_text = _with_nodes(source.nodes, base)
     jobs: list[Job] = []

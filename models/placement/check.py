@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -161,6 +162,7 @@ class _Placement:
         return split, list(_allocation_violations(pointer, allocation, job, nodes, pinned))
 
 
+_job_of = attrgetter("job_id")
 _given: OfUnchanged[Snapshot, tuple[NDArray[Any] | None]] = OfUnchanged()
 
 
@@ -169,7 +171,7 @@ def given_to(snapshot: Snapshot, allocations: Sequence[JobAllocation]) -> NDArra
     Read-only, and the same array for the same tuple."""
     known = _given.get(snapshot, (allocations,)) if isinstance(allocations, tuple) else None
     if known is None:
-        by_id = {allocation.job_id: allocation for allocation in allocations}
+        by_id = dict(zip(map(_job_of, allocations), allocations, strict=True))
         given = objects(map(by_id.get, row_of(snapshot)), len(snapshot.jobs))
         given.setflags(write=False)
         known = (given if np.count_nonzero(given) == len(allocations) else None,)

@@ -158,7 +158,7 @@ def _demands(
             stays=same and legal and job_id not in moved,
         )
 
-    row, ids = row_of(snapshot), [job.id for job in snapshot.jobs]
+    row, ids = row_of(snapshot), list(row_of(snapshot))
     asked = np.fromiter(map(row.__getitem__, choice), np.int64, len(choice))
     chosen = np.full(len(ids), -1, dtype=np.int64)
     chosen[asked] = list(choice.values())
@@ -179,7 +179,7 @@ def _place_within(
 ) -> dict[str, Slices]:
     """Step 0: jobs that are wanted within some nodes, those with the fewest of these first, since units lie within one
     another; beside jobs of whole nodes that stay. Of these nodes their own, then those that no partial job may keep."""
-    wanted = sorted((d for d in demands if d.job_id in within), key=lambda d: within[d.job_id].size)
+    wanted = sorted((d for d in demands if d.job_id in within), key=lambda d: within[d.job_id].size) if within else []
     if not wanted:
         return {}
     placed = {demand.job_id: demand.now for demand in demands if demand.stays and demand.whole}
@@ -259,6 +259,8 @@ def _where_it_is(pool: Pool, demand: Demand) -> Slices | None:
 
 def _place_whole(pool: Pool, demands: Sequence[Demand], units: IntMatrix, share: _Share) -> dict[str, Slices]:
     """Step 3: whole nodes, own ones first, then close to those."""
+    if not demands:
+        return {}
     available = np.zeros(len(units), dtype=np.bool_)
     available[[node for node in pool.free if pool.is_whole(node)]] = True
     owned: list[list[int]] = []

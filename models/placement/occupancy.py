@@ -100,10 +100,10 @@ def running_jobs(snapshot: Snapshot) -> Mapping[str, Slices]:
     """`running` of the occupancy alone."""
     jobs, cluster = snapshot.jobs, snapshot.cluster
     index = node_index(cluster)
-    down = {node.id for node in cluster.nodes if node.state is NodeState.DOWN}
 
     def held(rows: list[int]) -> Iterator[Slices]:
         """Where jobs run; nothing where a node of theirs is down."""
+        down = {node.id for node in cluster.nodes if node.state is NodeState.DOWN}
         for row in rows:
             current = jobs[row].current or ()
             yield () if any(part.node in down for part in current) else _slices(current, index)

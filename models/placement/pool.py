@@ -1,7 +1,7 @@
 """Free GPUs of the nodes of one type, with the placeability rows kept up to date while jobs are placed."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from models.placement.occupancy import Slices
@@ -39,29 +39,28 @@ class Pool:
         self._count_all()
         self._partial_gpus = [0] * len(self.blocks)
         self._whole_needed = 0
-        for demand in demands:
-            self._need(demand, 1)
+        self._need(demands, 1)
 
     def take(self, demand: Demand, slices: Slices) -> None:
         """Place the demand on these GPUs."""
         for node, mask in slices:
             self._set(node, self.free[node] & ~mask)
-        self._need(demand, -1)
+        self._need((demand,), -1)
 
-    def take_own(self, demands: Iterable[Demand]) -> None:
+    def take_own(self, demands: Sequence[Demand]) -> None:
         """Place demands where they are; many at once."""
         free = self.free
         for demand in demands:
             for node, mask in demand.now:
                 free[node] &= ~mask
-            self._need(demand, -1)
+        self._need(demands, -1)
         self._count_all()
 
     def give_back(self, demand: Demand, slices: Slices) -> None:
         """Undo `take`."""
         for node, mask in slices:
             self._set(node, self.free[node] | mask)
-        self._need(demand, 1)
+        self._need((demand,), 1)
 
     def try_take(self, demand: Demand, slices: Slices) -> bool:
         """Place the demand on these GPUs if they are free and everything else still fits afterwards."""
@@ -118,9 +117,11 @@ class Pool:
             if num_free == self.node_size == size:
                 self._whole_available += num_nodes
 
-    def _need(self, demand: Demand, sign: int) -> None:
-        if demand.whole:
-            self._whole_needed += sign * demand.num_nodes
-        else:
-            # Under the largest block that is not above its size.
-            self._partial_gpus[demand.num_gpus.bit_length() - 1] += sign * demand.num_gpus
+    def _need(self, demands: Iterable[Demand], sign: int) -> None:
+        partial = self._partial_gpus
+        for demand in demands:
+            if demand.whole:
+                self._whole_needed += sign * demand.num_nodes
+            else:
+                # Under the largest block that is not above its size.
+                partial[demand.num_gpus.bit_length() - 1] += sign * demand.num_gpus

@@ -90,8 +90,8 @@ def snapshot_warnings(snapshot: Snapshot) -> list[Issue]:
 def _belonging_warnings(snapshot: Snapshot) -> Iterator[Issue]:
     """Jobs of reservations that there are not: those that are over leave the calendar before their jobs leave."""
     reservations = {entry.name for entry in snapshot.calendar if entry.kind is EntryKind.RESERVATION}
-    for k, job in enumerate(snapshot.jobs):
-        if job.calendar_entry is not None and job.calendar_entry not in reservations:
+    for k, job in [(k, job) for k, job in enumerate(snapshot.jobs) if job.calendar_entry is not None]:
+        if job.calendar_entry not in reservations:
             yield Issue(
                 code="unknown_reservation",
                 pointer=f"/jobs/{k}/calendar_entry",

@@ -33,7 +33,8 @@ def extract_plan(instance: SiaInstance, chosen: IntVector, homes: Homes | None =
     """Build the plan in which planned job i runs in configuration `chosen[i]` (J,), -1 for none; `homes`: where some
     are wanted."""
     running = instance.planned[chosen[instance.planned] >= 0].tolist()
-    choice = {instance.jobs[i].id: c for i, c in zip(running, chosen[running].tolist(), strict=True)}
+    ids = list(row_of(instance.snapshot))
+    choice = dict(zip(map(ids.__getitem__, running), chosen[running].tolist(), strict=True))
     slices = assign_gpus(instance.snapshot, instance.configurations, choice, instance.taken, homes=homes)
     slices |= {job_id: instance.taken.running[job_id] for job_id in sorted(instance.taken.pinned)}
     settled = settled_configurations(instance, chosen)

@@ -1,6 +1,6 @@
 """One allocation problem as arrays: everything that the declared model, the extraction and tests read."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -170,11 +170,13 @@ def _wanted(snapshot: Snapshot, configurations: ConfigurationSet) -> Mask:
 
 def _most_gpus(snapshot: Snapshot) -> int:
     """The most GPUs that any job may have, has, or is promised: larger configurations need no evaluation."""
-    all_gpus, jobs = snapshot.cluster.num_gpus, snapshot.jobs
-    most = roll_of(snapshot).each(
-        "most gpus", np.int64, lambda rows: (_most_gpus_of(jobs[k], all_gpus) for k in rows), equal=all_gpus
-    )
-    return int(most.max(initial=0))
+    cluster, jobs = snapshot.cluster, snapshot.jobs
+
+    def most(rows: list[int]) -> Iterator[int]:
+        all_gpus = cluster.num_gpus
+        return (_most_gpus_of(jobs[k], all_gpus) for k in rows)
+
+    return int(roll_of(snapshot).each("most gpus", np.int64, most, same=(cluster,)).max(initial=0))
 
 
 def _most_gpus_of(job: Job, all_gpus: int) -> int:
