@@ -41,7 +41,8 @@ class _Found(NamedTuple):
             len(self.same) == len(same)
             and all(map(is_, self.same, same))
             and self.equal == equal
-            and [array.shape[1:] for array in self.beside] == [array.shape[1:] for array in beside]
+            and len(self.beside) == len(beside)
+            and all([known.shape[1:] == now.shape[1:] for known, now in zip(self.beside, beside, strict=True)])
         )
 
 
