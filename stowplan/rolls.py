@@ -41,8 +41,7 @@ class _Found(NamedTuple):
             len(self.same) == len(same)
             and all(map(is_, self.same, same))
             and self.equal == equal
-            and len(self.beside) == len(beside)
-            and all([known.shape[1:] == now.shape[1:] for known, now in zip(self.beside, beside, strict=True)])
+            and [array.shape[1:] for array in self.beside] == [array.shape[1:] for array in beside]
         )
 
 

@@ -179,16 +179,15 @@ def _value(
 ) -> FloatMatrix:
     """Weighted utility u_ij, 0 where not runnable."""
     if parameters.objective is SiaObjective.GOODPUT:
-        power, of_job = parameters.fairness_power, (weight, goodput, runnable, current, factor)
+        power = parameters.fairness_power
+
+        def powers(rows: list[int]) -> FloatMatrix:
+            of_job = weight[rows], goodput[rows], runnable[rows], current[rows], factor[rows]
+            return _powers(power, configurations, *of_job)
+
+        beside = (weight, goodput, runnable, current, factor)
         return _checked(
-            roll_of(snapshot).each(
-                "utility",
-                np.float64,
-                lambda rows: _powers(power, configurations, *(array[rows] for array in of_job)),
-                same=(configurations,),
-                equal=power,
-                beside=of_job,
-            )
+            roll_of(snapshot).each("utility", np.float64, powers, same=(configurations,), equal=power, beside=beside)
         )
     if parameters.objective is SiaObjective.GIVEN_COSTS:
         return _checked(np.where(runnable, weight[:, None] * goodput, 0.0))
