@@ -60,7 +60,7 @@ def assign_gpus(
     Parameters
     ----------
     snapshot
-        The cluster; its jobs are not read.
+        The cluster, and the jobs that `choice` is about.
     configurations
         The set that `choice` points into.
     choice

@@ -98,6 +98,16 @@ def test_jobs_are_merged_as_their_columns_are(seed: int) -> None:
             assert_told_is_found(prepare(problem).problem, may_be_untold=has_single_unit)
 
 
+@patch("models.allocation.sia.assembly.MERGING_PAYS", 0)
+def test_jobs_that_differ_are_not_merged_whatever_their_sums() -> None:
+    rng = dice(0)
+    instance = sia_instance(random_snapshot(rng), random_parameters(rng), PhaseClock())
+    assert assemble(instance).choice is not None
+    with patch("numpy.random.default_rng") as drawn:
+        drawn().integers.side_effect = lambda _, size, dtype: np.zeros(size, dtype)
+        assert assemble(instance).choice is None
+
+
 def test_small_programs_are_not_merged_beforehand() -> None:
     instance = sia_instance(random_snapshot(dice(0)), random_parameters(dice(0)), PhaseClock())
     assert assemble(instance).num_columns < MERGING_PAYS
