@@ -1,9 +1,15 @@
 """A snapshot that is another one but for some jobs and nodes: only these are looked at."""
 
-from collections.abc import Set
+from collections.abc import Iterator, Set
 
+import numpy as np
+
+from models.placement.occupancy import node_index
+from models.roll import roll_of, row_of
 from models.workload import Job, Snapshot, checked_snapshot, snapshot_issues
 from topology.cluster import Cluster
+
+_NOWHERE, _SEVERAL = -1, -2
 
 
 def snapshot_after(base: Snapshot, cluster: Cluster, jobs: tuple[Job, ...]) -> Snapshot:
@@ -24,14 +30,26 @@ def snapshot_after(base: Snapshot, cluster: Cluster, jobs: tuple[Job, ...]) -> S
     if cluster is not base.cluster:
         pairs = zip(base.cluster.nodes, cluster.nodes, strict=True)
         touched |= {node.id for before, node in pairs if node is not before}
-    concerned = tuple([job for job in jobs if id(job) not in known or _is_on(job, touched)] if touched else new)
-    if len({job.id for job in jobs}) < len(jobs) or snapshot_issues(cluster, concerned):
+    if touched:
+        known -= {id(base.jobs[row]) for row in _rows_on(base, touched)}
+        new = [job for job in jobs if id(job) not in known]
+    after = checked_snapshot(cluster, jobs)
+    if len(row_of(after)) < len(jobs) or snapshot_issues(cluster, tuple(new)):
         # Looked at in full, it says what is wrong and where, or that this was a warning.
         return Snapshot(cluster=cluster, jobs=jobs)
-    return checked_snapshot(cluster, jobs)
+    return after
 
 
-def _is_on(job: Job, nodes: Set[str]) -> bool:
-    parts = job.current or ()
-    # Most jobs are on one node, if on any.
-    return parts[0].node in nodes if len(parts) == 1 else any(part.node in nodes for part in parts)
+def _rows_on(snapshot: Snapshot, nodes: Set[str]) -> Iterator[int]:
+    """Jobs that run on one of the nodes. Most are on one, if on any, and are not looked at."""
+    jobs, index = snapshot.jobs, node_index(snapshot.cluster)
+
+    def hosts(rows: list[int]) -> Iterator[int]:
+        for parts in (jobs[row].current or () for row in rows):
+            yield _NOWHERE if not parts else index[parts[0].node] if len(parts) == 1 else _SEVERAL
+
+    host = roll_of(snapshot).each("host", np.int64, hosts, same=(snapshot.cluster,))
+    yield from np.flatnonzero(np.isin(host, [index[node] for node in nodes if node in index])).tolist()
+    for row in np.flatnonzero(host == _SEVERAL).tolist():
+        if any(part.node in nodes for part in jobs[row].current or ()):
+            yield row

@@ -63,7 +63,9 @@ def prepare(problem: MatrixProblem) -> Prepared:
         ones = np.ones(problem.num_rows)
         return Prepared(problem=problem, factor=1.0, unseen=0.0, row_factors=ones, conflicts=conflicts)
     factor = objective_factor(problem.objective)
-    rows = 2.0 ** -np.floor(np.log2(np.minimum(1.0, row_scale(problem))))
+    rows = np.ones(problem.num_rows)
+    if np.abs(problem.matrix.data).min(initial=1.0) < 1.0:
+        rows = 2.0 ** -np.floor(np.log2(np.minimum(1.0, row_scale(problem))))
     matrix = problem.matrix if (rows == 1.0).all() else sparse.csc_array(sparse.diags_array(rows) @ problem.matrix)
     scaled = replace(
         problem,
@@ -101,6 +103,8 @@ def _contradictions(problem: MatrixProblem, lower: FloatVector, upper: FloatVect
 
 
 def _crossed(lower: FloatVector, upper: FloatVector) -> Mask:
+    if (lower <= upper).all() and lower.max(initial=-np.inf) < np.inf and upper.min(initial=np.inf) > -np.inf:
+        return np.zeros(lower.size, dtype=np.bool_)
     slack = _ROUNDING * np.maximum(1.0, np.where(np.isfinite(upper), np.abs(upper), 1.0))
     crossed: Mask = (lower > upper + slack) | (lower == np.inf) | (upper == -np.inf)
     return crossed
@@ -143,9 +147,9 @@ def _refuse_unrepresentable(problem: MatrixProblem) -> None:
     """Refuse coefficients that would be dropped although they can matter, and those that are refused."""
     matrix = problem.matrix
     size = np.abs(matrix.data)
-    suspects = np.flatnonzero((size <= _SMALLEST_COEFFICIENT) | (size >= _LARGEST_COEFFICIENT))
-    if not suspects.size:
+    if size.min(initial=1.0) > _SMALLEST_COEFFICIENT and size.max(initial=1.0) < _LARGEST_COEFFICIENT:
         return
+    suspects = np.flatnonzero((size <= _SMALLEST_COEFFICIENT) | (size >= _LARGEST_COEFFICIENT))
     columns = np.searchsorted(matrix.indptr, suspects, side="right") - 1
     reach = np.maximum(np.abs(problem.lower), np.abs(problem.upper))[columns]
     bad = suspects[(size[suspects] * reach > _SMALLEST_COEFFICIENT)]

@@ -14,6 +14,13 @@ FloatMatrix = FloatArray
 Mask = npt.NDArray[np.bool_]
 
 
+def pairs_in(mask: Mask) -> tuple[IntVector, IntVector]:
+    """Rows and columns where `mask` (n, m) holds, row by row: `np.nonzero`, which takes several times as long."""
+    flat = np.flatnonzero(mask)
+    rows = np.repeat(np.arange(len(mask)), np.count_nonzero(mask, axis=1))
+    return rows, flat - rows * mask.shape[1]
+
+
 def in_order(values: FloatArray, axis: int = -1) -> FloatArray:
     """Sums along an axis, one after another: `sum` adds in an order of its own, in which nothing else does."""
     return np.asarray(np.cumsum(values, axis=axis).take(-1, axis=axis))

@@ -5,7 +5,8 @@ hash. An entry goes when its object does, so that nothing is kept that nobody el
 """
 
 import weakref
-from functools import partial
+from collections.abc import Callable
+from functools import partial, wraps
 from operator import is_
 from typing import Any, Generic, TypeVar
 
@@ -75,6 +76,21 @@ class OfUnchanged(Generic[K, V]):
     def put(self, thing: K, same: tuple[object, ...], equal: object, found: V) -> None:
         """Keep what was found, in place of what was found before."""
         self._found.put(thing, (same, equal, found))
+
+
+def found_once(function: Callable[[K], V]) -> Callable[[K], V]:
+    """A function of objects that are `Living` and do not change, asked once for each; see `OfLiving`."""
+    found: OfLiving[K, tuple[V]] = OfLiving()
+
+    @wraps(function)
+    def of(thing: K) -> V:
+        known = found.get(thing)
+        if known is None:
+            known = (function(thing),)
+            found.put(thing, known)
+        return known[0]
+
+    return of
 
 
 def _forget(key: int, _: object, alive: dict[int, tuple[Any, list[dict[int, Any]]]] = _alive) -> None:

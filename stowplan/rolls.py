@@ -8,10 +8,9 @@ than those that are new. Records are told apart by identity, and do not change.
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import repeat
-from operator import is_
-from typing import Any, Generic, TypeVar
+from operator import is_, is_not
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -29,22 +28,20 @@ Find = Callable[[list[int]], Iterable[Any]]
 """Values of the records at these positions."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Found:
+class _Found(NamedTuple):
     """`values` (n, ...), found beside the very objects `same`, what is `equal`, and of each record what is `beside`."""
 
     values: NDArray[Any]
     same: tuple[object, ...]
     equal: object
     beside: tuple[NDArray[Any], ...]
-    marks: tuple[NDArray[Any], ...]
 
     def goes_with(self, same: tuple[object, ...], equal: object, beside: tuple[NDArray[Any], ...]) -> bool:
         return (
             len(self.same) == len(same)
             and all(map(is_, self.same, same))
             and self.equal == equal
-            and len(self.beside) == len(beside)
+            and [array.shape[1:] for array in self.beside] == [array.shape[1:] for array in beside]
         )
 
 
@@ -55,12 +52,16 @@ class Roll(Generic[K]):
         self.things = things
         self._place = dict(zip(map(id, things), range(len(things)), strict=True))
         self._found: dict[str, _Found] = {}
+        # Much is found beside the same arrays: where two of them differ is found once.
+        self._compared: dict[tuple[int, int, bool], tuple[NDArray[Any], NDArray[Any], Mask]] = {}
         self._before = before
         self._rows: IntVector = np.zeros(0, dtype=np.int64)
         if before is not None:
             self._rows = np.fromiter(map(before._place.get, map(id, things), repeat(-1)), np.int64, len(things))
             # Else all that ever were would stay.
             before._before = None
+            before._compared.clear()
+        self._is_other: Mask = self._rows < 0
 
     def num_in(self, things: Sequence[K]) -> int:
         """How many of these records are in the sequence."""
@@ -79,26 +80,45 @@ class Roll(Generic[K]):
         """What `find` gives for each record: (n,) of the type `kind`, or (n, ...) where it gives an array; read-only.
 
         It must be a function of the record, of the objects `same`, of what is `equal`, and of the record's elements of
-        the arrays `beside` (n,), which are compared by identity where they are objects. It is asked for those records
-        alone for which none of that is as it was. No other caller may have the same `name`, a literal.
+        the arrays `beside` (n, ...), which are compared by identity where they are objects, and are not written to any
+        more. It is asked for those records alone for which none of that is as it was. No other caller may have the same
+        `name`, a literal.
         """
-        marks = tuple(_marks(array) for array in beside)
-        known, rows, before = self._found.get(name), None, self._before
-        if known is None and before is not None:
-            known, rows = before._found.get(name), self._rows
+        known, is_carried = self._found.get(name), False
+        if known is None and self._before is not None:
+            known, is_carried = self._before._found.get(name), True
         if known is None or not known.goes_with(same, equal, beside):
             values = _values(find(list(range(len(self.things)))), kind, len(self.things))
         else:
-            is_new = _is_new(known, rows, marks)
-            if rows is None and not is_new.any():
+            new = self._new(known, beside, is_carried=is_carried)
+            if not (is_carried or new.size):
                 return known.values
-            values = known.values.copy() if rows is None else known.values[rows]
-            new = np.flatnonzero(is_new)
+            values = known.values[self._rows] if is_carried else known.values.copy()
             if new.size:
                 values[new] = _values(find(new.tolist()), kind, new.size)
         values.setflags(write=False)
-        self._found[name] = _Found(values=values, same=same, equal=equal, beside=beside, marks=marks)
+        self._found[name] = _Found(values, same, equal, beside)
         return values
+
+    def _new(self, known: _Found, beside: tuple[NDArray[Any], ...], *, is_carried: bool) -> IntVector:
+        """The records that were not there, or beside something else."""
+        is_new = self._is_other if is_carried else np.zeros(len(self.things), dtype=np.bool_)
+        for before, now in zip(known.beside, beside, strict=True):
+            if is_carried or before is not now:
+                is_new = is_new | self._differs(before, now, is_carried=is_carried)
+        return is_new.nonzero()[0]
+
+    def _differs(self, before: NDArray[Any], now: NDArray[Any], *, is_carried: bool) -> Mask:
+        key = id(before), id(now), is_carried
+        known = self._compared.get(key)
+        if known is None:
+            there = before[self._rows] if is_carried else before
+            if now.dtype == np.object_:
+                differs: Mask = np.fromiter(map(is_not, there.tolist(), now.tolist()), np.bool_, now.size)
+            else:
+                differs = there != now if now.ndim == 1 else (there != now).any(axis=1)
+            known = self._compared[key] = before, now, differs
+        return known[2]
 
 
 def objects(things: Iterable[object], count: int) -> NDArray[Any]:
@@ -106,21 +126,8 @@ def objects(things: Iterable[object], count: int) -> NDArray[Any]:
     return np.fromiter(things, dtype=np.object_, count=count)
 
 
-def _marks(array: NDArray[Any]) -> NDArray[Any]:
-    """What tells elements apart."""
-    return np.fromiter(map(id, array.tolist()), np.int64, array.size) if array.dtype == np.object_ else array
-
-
 def _values(found: Iterable[Any], kind: DTypeLike, count: int) -> NDArray[Any]:
     return found.copy() if isinstance(found, np.ndarray) else np.fromiter(found, dtype=kind, count=count)
-
-
-def _is_new(known: _Found, rows: IntVector | None, marks: tuple[NDArray[Any], ...]) -> Mask:
-    """Whether each record was not there, or beside something else."""
-    is_new: Mask = np.zeros(len(known.values), dtype=np.bool_) if rows is None else rows < 0
-    for before, now in zip(known.marks, marks, strict=True):
-        is_new = is_new | ((before if rows is None else before[rows]) != now)
-    return is_new
 
 
 class Rolls(Generic[O, K]):

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from stowplan.arrays import IntArray, Mask
 from stowplan.errors import InputError
+from stowplan.living import found_once
 from topology.cluster import Cluster, Node, NodeState
 
 Scalar = TypeVar("Scalar", bound=np.generic)
@@ -102,8 +103,9 @@ class ClusterArrays:
         return self.tiers.index(tier)
 
 
+@found_once
 def cluster_arrays(cluster: Cluster) -> ClusterArrays:
-    """Build the arrays of a cluster."""
+    """The arrays of a cluster."""
     nodes = cluster.nodes
     type_index = {kind.name: k for k, kind in enumerate(cluster.gpu_types)}
     state = {value: _mask([node.state is value for node in nodes]) for value in NodeState}

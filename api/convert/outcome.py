@@ -1,6 +1,6 @@
 """What planning ended with: from the planner's type to the document that is stored and sent, and back."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from api.convert.ahead import ahead_from_document, ahead_to_document
 from api.convert.issues import issue_documents
@@ -32,7 +32,8 @@ from models.plan import (
     ScoreTerm,
     UnplacedJob,
 )
-from models.workload import Job, NodeGpus, Snapshot
+from models.roll import row_of
+from models.workload import NodeGpus, Snapshot
 from solver.result import SolveStatistics, TerminationReason
 from solver.sense import Sense
 from stowplan.errors import Issue
@@ -43,7 +44,6 @@ MS_PER_S = 1e3
 def outcome_to_document(outcome: PlanOutcome, snapshot: Snapshot) -> OutcomeDoc:
     """Give the document of an outcome for the jobs of `snapshot`."""
     plan, statistics = outcome.plan, outcome.statistics
-    jobs = {job.id: job for job in snapshot.jobs}
     pretraining = None if plan is None else plan.pretraining
     return OutcomeDoc(
         termination=TerminationDoc(reason=outcome.termination, limit=outcome.limit),
@@ -55,7 +55,7 @@ def outcome_to_document(outcome: PlanOutcome, snapshot: Snapshot) -> OutcomeDoc:
         # Planning raises where the independent check finds anything, so a plan in hand has passed it.
         verified=plan is not None,
         score=() if plan is None else tuple(ScoreTermDoc.model_validate(t, from_attributes=True) for t in plan.score),
-        allocations=() if plan is None else tuple(_allocations(plan, jobs)),
+        allocations=() if plan is None else tuple(_allocations(plan, snapshot)),
         unplaced=tuple(_unplaced(job) for job in (plan or outcome).unplaced),
         communication=None if pretraining is None else pretraining_to_document(pretraining),
         ahead=() if plan is None else tuple(ahead_to_document(placed) for placed in plan.ahead),
@@ -116,9 +116,9 @@ def plan_from_outcome(document: OutcomeDoc) -> Plan:
     )
 
 
-def _allocations(plan: Plan, jobs: Mapping[str, Job]) -> Iterator[JobAllocationDoc]:
+def _allocations(plan: Plan, snapshot: Snapshot) -> Iterator[JobAllocationDoc]:
     for allocation in plan.allocations:
-        current = jobs[allocation.job_id].current
+        current = snapshot.jobs[row_of(snapshot)[allocation.job_id]].current
         plan_ = allocation.parallel_plan
         ranked = plan.pretraining is not None and plan.pretraining.job_id == allocation.job_id
         yield JobAllocationDoc(

@@ -17,7 +17,7 @@ from api.convert.plain import written
 from api.schemas.plan import JobAllocationDoc, ScoreTermDoc
 from models.placement.check import given_to
 from models.plan import JobAllocation, Plan, PlanOutcome, ScoreTerm
-from models.roll import roll_of
+from models.roll import roll_of, row_of
 from models.workload import Job, Snapshot
 from stowplan.rolls import objects
 
@@ -27,7 +27,7 @@ _FIELDS = tuple(JobAllocationDoc.model_fields)
 # Those that are no field of an allocation, or are written otherwise.
 _MADE = ("gpus", "previous", "launch", "ranks")
 _OWN = tuple(name for name in _FIELDS if name not in _MADE)
-_own_of, _term_of = attrgetter(*_OWN), attrgetter(*_TERM)
+_own_of, _term_of, _job_of = attrgetter(*_OWN), attrgetter(*_TERM), attrgetter("job_id")
 
 
 def outcome_text(outcome: PlanOutcome, snapshot: Snapshot, exclude: Set[str]) -> str:
@@ -48,9 +48,11 @@ def outcome_text(outcome: PlanOutcome, snapshot: Snapshot, exclude: Set[str]) ->
 def _plain_lists(plan: Plan, snapshot: Snapshot) -> Mapping[str, str]:
     """Texts of the score and the allocations by their fields; none where the documents are to write them."""
     given = given_to(snapshot, plan.allocations)
-    if plan.pretraining is not None or given is None or not all(map(_is_plain, plan.allocations)):
+    if plan.pretraining is not None or given is None:
         return {}
     roll, jobs = roll_of(snapshot), snapshot.jobs
+    if not roll.each("is plain", np.bool_, lambda rows: map(_is_plain, given[rows]), beside=(given,)).all():
+        return {}
     terms = objects(plan.score, len(plan.score))
     try:
         allocations = roll.each(
@@ -65,15 +67,14 @@ def _plain_lists(plan: Plan, snapshot: Snapshot) -> Mapping[str, str]:
     except TypeError:
         # Numbers of NumPy, which the documents take.
         return {}
-    at = {job.id: k for k, job in enumerate(jobs)}
-    rows = [at[allocation.job_id] for allocation in plan.allocations]
+    rows = list(map(row_of(snapshot).__getitem__, map(_job_of, plan.allocations)))
     lists = {"score": f"[{','.join(score)}]", "allocations": f"[{','.join(allocations[rows].tolist())}]"}
     # Else there are names that are not plain.
     return {} if any(_ESCAPE in text for text in lists.values()) else lists
 
 
-def _is_plain(allocation: JobAllocation) -> bool:
-    return allocation.parallel_plan is None and not allocation.expansions
+def _is_plain(allocation: JobAllocation | None) -> bool:
+    return allocation is None or (allocation.parallel_plan is None and not allocation.expansions)
 
 
 def _term(term: ScoreTerm) -> str:

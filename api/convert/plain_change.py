@@ -5,8 +5,10 @@ and say what is wrong. Work that grows with the snapshot is a few passes in C ov
 what has not changed is neither decoded nor built nor written again.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any, Self
 
 import msgspec
@@ -16,6 +18,8 @@ from api.convert.plain import built_job, built_node, plain_snapshot, written
 from api.schemas.compiled import compiled
 from api.schemas.snapshot import ChangedSnapshot, ClusterDoc, JobDoc, NodeChangeDoc
 from models.changed_snapshot import snapshot_after
+from models.placement.occupancy import node_index
+from models.roll import row_of
 from models.workload import Job, Snapshot
 from stowplan.errors import InputError
 from stowplan.living import Living
@@ -116,22 +120,21 @@ def plain_change(source: ChangedSnapshot, base: SnapshotInParts) -> SnapshotInPa
 
 
 def _changed(source: ChangedSnapshot, base: SnapshotInParts) -> SnapshotInParts | None:
-    removed = set(source.remove_jobs)
-    known = {job.id for job in base.snapshot.jobs}
-    if not (source.jobs.keys() <= known and removed <= known and removed.isdisjoint(source.jobs)):
+    removed, row = set(source.remove_jobs), row_of(base.snapshot)
+    if not (source.jobs.keys() <= row.keys() and removed <= row.keys() and removed.isdisjoint(source.jobs)):
         return None
     if any(_ID in fields for fields in source.jobs.values()):
         return None
-    if not source.nodes.keys() <= {node.id for node in base.snapshot.cluster.nodes}:
+    if not source.nodes.keys() <= node_index(base.snapshot.cluster).keys():
         return None
     cluster, cluster_text = _with_nodes(source.nodes, base)
     jobs: list[Job] = []
     parts: list[Texts] = []
-    touched, first = removed | source.jobs.keys(), 0
-    for part in base.jobs:
-        own = base.snapshot.jobs[first : first + len(part.texts)]
-        first += len(part.texts)
-        if not touched.isdisjoint(job.id for job in own):
+    ends = list(accumulate(len(part.texts) for part in base.jobs))
+    touched = {bisect_right(ends, row[name]) for name in removed | source.jobs.keys()}
+    for k, part in enumerate(base.jobs):
+        own = base.snapshot.jobs[ends[k] - len(part.texts) : ends[k]]
+        if k in touched:
             own, part = _after(own, part, source, removed)
         jobs += own
         parts += [part] if part.texts else []

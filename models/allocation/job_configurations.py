@@ -1,6 +1,6 @@
 """Which configurations a job may be given, which one it runs in, and which one a reservation names."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -47,15 +47,17 @@ def current_configurations(snapshot: Snapshot, configurations: ConfigurationSet,
     A pinned job stays however it sits, so that its shape alone decides. Of several configurations of a shape it is that
     with as much of the bandwidth as its nodes have between them.
     """
-    index: dict[tuple[str, int, int], list[int]] = {}
-    shapes = zip(configurations.type_index, configurations.num_nodes, configurations.num_gpus, strict=True)
-    for c, (t, n, m) in enumerate(shapes):
-        index.setdefault((configurations.gpu_types[t], int(n), int(m)), []).append(c)
-    fractions = fractions_of(snapshot.cluster)
-    node_size = dict(zip(configurations.gpu_types, whole_node_sizes(configurations).tolist(), strict=True))
     jobs, nodes = snapshot.jobs, snapshot.cluster.nodes
 
-    def current(job: Job) -> int:
+    def found(rows: list[int]) -> Iterator[int]:
+        index: dict[tuple[str, int, int], list[int]] = {}
+        parts = (configurations.type_index, configurations.num_nodes, configurations.num_gpus)
+        for c, (t, n, m) in enumerate(zip(*(part.tolist() for part in parts), strict=True)):
+            index.setdefault((configurations.gpu_types[t], n, m), []).append(c)
+        node_size = dict(zip(configurations.gpu_types, whole_node_sizes(configurations).tolist(), strict=True))
+        return (current(jobs[row], index, node_size) for row in rows)
+
+    def current(job: Job, index: Mapping[tuple[str, int, int], list[int]], node_size: Mapping[str, int]) -> int:
         if not taken.keepable(job.id):
             return -1
         slices = taken.running[job.id]
@@ -69,14 +71,14 @@ def current_configurations(snapshot: Snapshot, configurations: ConfigurationSet,
         alike = index.get((kind, len(slices), sum(counts)), [-1])
         if len(alike) == 1:
             return alike[0]
-        here = group_fraction(fractions, [nodes[node].path for node, _ in slices])
+        here = group_fraction(fractions_of(snapshot.cluster), [nodes[node].path for node, _ in slices])
         known = configurations.bandwidth_fraction[alike]
         return alike[int(np.argmax(np.where(known <= here, known, -known)))]
 
     return roll_of(snapshot).each(
         "current",
         np.int64,
-        lambda rows: (current(jobs[row]) for row in rows),
+        found,
         same=(snapshot.cluster, configurations),
         equal=taken.free_masks,
         beside=(taken.is_pinned(jobs),),

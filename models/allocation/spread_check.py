@@ -10,6 +10,7 @@ from models.configurations import ConfigurationSet
 from models.plan import JobAllocation, Plan
 from models.wording import counted
 from stowplan.errors import Issue
+from stowplan.living import found_once
 from topology.cluster import Cluster, Node, NodeState
 
 
@@ -59,6 +60,9 @@ class SpreadAudit:
             return len(nodes) if self._fractions[depth] >= share else 1
         rooms = [self._most_nodes(unit, depth + 1, share) for unit in _units(nodes, depth)]
         return sum(rooms) if self._fractions[depth] >= share else max(rooms)
+
+
+spread_audit = found_once(SpreadAudit)
 
 
 def spread_violations(configurations: ConfigurationSet, plan: Plan, audit: SpreadAudit) -> Iterator[Issue]:

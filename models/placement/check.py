@@ -6,7 +6,10 @@ allocations came about. Pointers are relative to a document with `allocations` (
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -14,13 +17,14 @@ from numpy.typing import NDArray
 
 from models.parallel_plan import Gpu
 from models.plan import JobAllocation
-from models.roll import reserves, roll_of
+from models.roll import reserves, roll_of, row_of
 from models.wording import counted
 from models.workload import Adaptivity, Job, NodeGpus, Snapshot
 from stowplan.arrays import IntVector, Mask
 from stowplan.errors import Issue, pointer_of
+from stowplan.living import OfUnchanged, found_once
 from stowplan.rolls import objects
-from topology.cluster import Node, NodeState
+from topology.cluster import Cluster, Node, NodeState
 
 
 def placement_violations(
@@ -42,6 +46,34 @@ def placement_violations(
     return [] if found.is_legal else found.violations()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Machines:
+    """Nodes by id, and those that are down; GPUs of the largest node of each type. With the GPUs of all nodes one
+    behind the other: the first of each node, and those (n,) of outside work."""
+
+    nodes: Mapping[str, Node]
+    down: Set[str]
+    largest: Mapping[str, int]
+    first: Mapping[str, int]
+    outside: IntVector
+
+
+@found_once
+def _machines(cluster: Cluster) -> _Machines:
+    nodes, largest = cluster.nodes, Counter[str]()
+    for node in nodes:
+        largest[node.gpu_type] = max(node.num_gpus, largest[node.gpu_type])
+    first = dict(zip([node.id for node in nodes], accumulate([0, *(node.num_gpus for node in nodes)]), strict=False))
+    outside = [first[node.id] + gpu for node in nodes for gpu in node.gpus_in_use]
+    return _Machines(
+        nodes={node.id: node for node in nodes},
+        down={node.id for node in nodes if node.state is NodeState.DOWN},
+        largest=largest,
+        first=first,
+        outside=np.array(outside, dtype=np.int64),
+    )
+
+
 class _Placement:
     """Allocations on a snapshot. Whether they are legal is soon said: an allocation that is the very one of the round
     before, of the very job on the very cluster, keeps by itself all that it kept then, and what all of them together
@@ -57,9 +89,10 @@ class _Placement:
     ) -> None:
         self._snapshot = snapshot
         self._allocations = allocations
-        self._nodes = {node.id: node for node in snapshot.cluster.nodes}
+        self._machines = _machines(snapshot.cluster)
+        self._nodes = self._machines.nodes
         self._whole_nodes = whole_nodes
-        jobs, down = snapshot.jobs, {node.id for node in snapshot.cluster.nodes if node.state is NodeState.DOWN}
+        jobs, down = snapshot.jobs, self._machines.down
         stays = roll_of(snapshot).each(
             "stays",
             np.bool_,
@@ -71,9 +104,6 @@ class _Placement:
         )
         self._stays: Mask = stays
         self._pinned = {jobs[i].id: _canonical(jobs[i].current or ()) for i in np.flatnonzero(stays).tolist()}
-        self._largest: dict[str, int] = {}
-        for node in snapshot.cluster.nodes:
-            self._largest[node.gpu_type] = max(node.num_gpus, self._largest.get(node.gpu_type, 0))
 
     @property
     def is_legal(self) -> bool:
@@ -92,10 +122,8 @@ class _Placement:
         )
         if not is_legal.all():
             return False
-        # GPUs of all nodes one behind the other; those of legal allocations are there, and each has its own once.
-        nodes = snapshot.cluster.nodes
-        ends = np.cumsum([node.num_gpus for node in nodes])
-        first = dict(zip(self._nodes, (ends - [node.num_gpus for node in nodes]).tolist(), strict=True))
+        # GPUs of legal allocations are there, and each has its own once.
+        first = self._machines.first
 
         def places(rows: list[int]) -> Iterator[IntVector]:
             for allocation in given[rows]:
@@ -103,8 +131,7 @@ class _Placement:
                 yield np.array([first[part.node] + gpu for part in parts for gpu in part.gpus], dtype=np.int64)
 
         used = roll.each("places", np.object_, places, same=(snapshot.cluster,), beside=(given,))
-        outside = [first[node.id] + gpu for node in nodes if node.gpus_in_use for gpu in node.gpus_in_use]
-        every = np.concatenate([np.array(outside, dtype=np.int64), *used.tolist()])
+        every = np.concatenate([self._machines.outside, *used.tolist()])
         return bool(np.bincount(every).max(initial=0) <= 1)
 
     def violations(self) -> list[Issue]:
@@ -130,16 +157,26 @@ class _Placement:
         """Faults of one allocation: how it is split over nodes, and all others."""
         pointer, nodes, pinned = f"/allocations/{k}", self._nodes, self._pinned
         is_free = self._whole_nodes and allocation.job_id not in pinned
-        split = list(_split_violations(pointer, allocation, nodes, self._largest)) if is_free else []
+        split = list(_split_violations(pointer, allocation, nodes, self._machines.largest)) if is_free else []
         job = self._jobs.get(allocation.job_id)
         return split, list(_allocation_violations(pointer, allocation, job, nodes, pinned))
 
 
+_job_of = attrgetter("job_id")
+_given: OfUnchanged[Snapshot, tuple[NDArray[Any] | None]] = OfUnchanged()
+
+
 def given_to(snapshot: Snapshot, allocations: Sequence[JobAllocation]) -> NDArray[Any] | None:
-    """What each job (J,) gets, None where it gets nothing; None where a job is not known, or gets something twice."""
-    by_id = {allocation.job_id: allocation for allocation in allocations}
-    given = objects(map(by_id.get, [job.id for job in snapshot.jobs]), len(snapshot.jobs))
-    return given if np.count_nonzero(given) == len(allocations) else None
+    """What each job (J,) gets, None where it gets nothing; None where a job is not known, or gets something twice.
+    Read-only, and the same array for the same tuple."""
+    known = _given.get(snapshot, (allocations,)) if isinstance(allocations, tuple) else None
+    if known is None:
+        by_id = dict(zip(map(_job_of, allocations), allocations, strict=True))
+        given = objects(map(by_id.get, row_of(snapshot)), len(snapshot.jobs))
+        given.setflags(write=False)
+        known = (given if np.count_nonzero(given) == len(allocations) else None,)
+        _given.put(snapshot, (allocations,), None, known)
+    return known[0]
 
 
 def _runs(job: Job, down: Set[str]) -> bool:

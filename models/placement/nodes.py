@@ -32,12 +32,14 @@ from models.placement.occupancy import Occupancy, Slices, mask_of
 from models.placement.placeability import takes_whole_nodes, whole_node_sizes
 from models.placement.pool import Demand, Pool
 from models.placement.units import Homes
-from models.roll import roll_of
+from models.roll import roll_of, row_of
 from models.workload import Snapshot
 from stowplan.arrays import IntMatrix, IntVector
+from stowplan.living import found_once
 from stowplan.rolls import objects
 from topology.arrays import cluster_arrays
 from topology.bandwidth import fractions_of, group_fraction
+from topology.cluster import Cluster
 
 _MOVES_TIME_LIMIT_S = 1.0
 
@@ -58,7 +60,7 @@ def assign_gpus(
     Parameters
     ----------
     snapshot
-        The cluster; its jobs are not read.
+        The cluster, and the jobs that `choice` is about.
     configurations
         The set that `choice` points into.
     choice
@@ -85,15 +87,13 @@ def assign_gpus(
 
     homes = homes or Homes()
     demands = _demands(snapshot, configurations, choice, taken, homes.moved)
-    members: dict[str, list[int]] = {name: [] for name in configurations.gpu_types}
-    for i, node in enumerate(nodes):
-        members[node.gpu_type].append(i)
+    members = _members(snapshot.cluster)
     placed: dict[str, Slices] = {}
     for t, name in enumerate(configurations.gpu_types):
         if demands[t]:
             pool = Pool(
                 node_size=int(node_sizes[t]),
-                sizes={i: nodes[i].num_gpus for i in members[name]},
+                sizes=members[name],
                 free={i: taken.free_masks[i] for i in members[name]},
                 demands=demands[t],
             )
@@ -105,6 +105,15 @@ def assign_gpus(
                 rest = [_where_left(pool, demand) for demand in rest if demand.job_id not in inside]
             placed |= inside | _place(pool, rest, units, share, time_limit_s)
     return placed
+
+
+@found_once
+def _members(cluster: Cluster) -> Mapping[str, Mapping[int, int]]:
+    """The nodes of each GPU type, and how many GPUs they have."""
+    members: dict[str, dict[int, int]] = {kind.name: {} for kind in cluster.gpu_types}
+    for i, node in enumerate(cluster.nodes):
+        members[node.gpu_type][i] = node.num_gpus
+    return members
 
 
 def _demands(
@@ -125,7 +134,7 @@ def _demands(
             strict=True,
         )
     )
-    free, type_of = taken.free_masks, [node.gpu_type for node in nodes]
+    free = taken.free_masks
 
     def demand(job_id: str, c: int) -> Demand:
         t, num_nodes, num_gpus, whole = shapes[c]
@@ -134,7 +143,8 @@ def _demands(
             return Demand(job_id=job_id, num_nodes=num_nodes, num_gpus=num_gpus, whole=whole)
         kind = configurations.gpu_types[t]
         # Lists, which are made faster than generators run.
-        now = tuple([(node, mask) for node, mask in running if free[node] & mask == mask and type_of[node] == kind])
+        held = [(node, mask) for node, mask in running if free[node] & mask == mask]
+        now = tuple([(node, mask) for node, mask in held if nodes[node].gpu_type == kind])
         same = len(now) == len(running) == num_nodes and sum([mask.bit_count() for _, mask in now]) == num_gpus
         per_node = num_gpus // num_nodes
         # Rule (b): a job of a whole configuration that shares a node, or sits on one of another size, has to move.
@@ -148,22 +158,20 @@ def _demands(
             stays=same and legal and job_id not in moved,
         )
 
-    jobs = snapshot.jobs
-    ids = [job.id for job in jobs]
-    chosen = np.array([choice.get(job_id, -1) for job_id in ids], dtype=np.int64)
+    row, ids = row_of(snapshot), list(row_of(snapshot))
+    asked = np.fromiter(map(row.__getitem__, choice), np.int64, len(choice))
+    chosen = np.full(len(ids), -1, dtype=np.int64)
+    chosen[asked] = list(choice.values())
     known = roll_of(snapshot).each(
         "demand",
         np.object_,
-        lambda rows: (demand(ids[row], int(chosen[row])) if chosen[row] >= 0 else None for row in rows),
+        lambda rows: (demand(ids[k], int(chosen[k])) if chosen[k] >= 0 else None for k in rows),
         same=(snapshot.cluster, configurations),
         equal=(free, frozenset(moved)),
-        beside=(chosen, objects(map(taken.running.get, ids), len(jobs))),
-    )
-    by_id = dict(zip(ids, known.tolist(), strict=True))
-    demands: list[list[Demand]] = [[] for _ in configurations.gpu_types]
-    for job_id, c in choice.items():
-        demands[shapes[c][0]].append(by_id.get(job_id) or demand(job_id, c))
-    return demands
+        beside=(chosen, objects(map(taken.running.get, ids), len(ids))),
+    )[asked]
+    kind = configurations.type_index[chosen[asked]]
+    return [known[kind == t].tolist() for t in range(len(configurations.gpu_types))]
 
 
 def _place_within(
@@ -171,7 +179,7 @@ def _place_within(
 ) -> dict[str, Slices]:
     """Step 0: jobs that are wanted within some nodes, those with the fewest of these first, since units lie within one
     another; beside jobs of whole nodes that stay. Of these nodes their own, then those that no partial job may keep."""
-    wanted = sorted((d for d in demands if d.job_id in within), key=lambda d: within[d.job_id].size)
+    wanted = sorted((d for d in demands if d.job_id in within), key=lambda d: within[d.job_id].size) if within else []
     if not wanted:
         return {}
     placed = {demand.job_id: demand.now for demand in demands if demand.stays and demand.whole}
@@ -251,6 +259,8 @@ def _where_it_is(pool: Pool, demand: Demand) -> Slices | None:
 
 def _place_whole(pool: Pool, demands: Sequence[Demand], units: IntMatrix, share: _Share) -> dict[str, Slices]:
     """Step 3: whole nodes, own ones first, then close to those."""
+    if not demands:
+        return {}
     available = np.zeros(len(units), dtype=np.bool_)
     available[[node for node in pool.free if pool.is_whole(node)]] = True
     owned: list[list[int]] = []

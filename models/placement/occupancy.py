@@ -6,15 +6,16 @@ GPUs of a node are a bit mask: bit g stands for GPU g. Nodes are named by their 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import compress
 from operator import attrgetter
 
 import numpy as np
 
-from models.roll import roll_of
+from models.roll import is_preemptible, roll_of, row_of
 from models.workload import Job, NodeGpus, Snapshot
 from stowplan.arrays import Mask
-from stowplan.living import OfUnchanged
-from topology.cluster import NodeState
+from stowplan.living import OfUnchanged, found_once
+from topology.cluster import Cluster, NodeState
 
 Slices = tuple[tuple[int, int], ...]
 """Node positions with the GPU mask taken on each."""
@@ -62,44 +63,53 @@ def occupancy(snapshot: Snapshot, *, all_stay: bool = False) -> Occupancy:
 
 
 def _occupancy(snapshot: Snapshot, *, all_stay: bool) -> Occupancy:
-    nodes = snapshot.cluster.nodes
-    node_index = {node.id: i for i, node in enumerate(nodes)}
-    running = _running(snapshot, node_index)
-    pinned = frozenset(job.id for job in snapshot.jobs if (all_stay or not job.preemptible) and job.id in running)
-    free_masks = [
+    running = running_jobs(snapshot)
+    pinned = frozenset(running)
+    if not all_stay:
+        stay = np.flatnonzero(~is_preemptible(snapshot)).tolist()
+        pinned &= {snapshot.jobs[row].id for row in stay}
+    free_masks = list(_free_in(snapshot.cluster))
+    for job_id in pinned:
+        for node, mask in running[job_id]:
+            free_masks[node] &= ~mask
+    index = node_index(snapshot.cluster)
+    return Occupancy(node_index=index, free_masks=tuple(free_masks), running=running, pinned=pinned)
+
+
+@found_once
+def node_index(cluster: Cluster) -> Mapping[str, int]:
+    """Position of each node, by its id."""
+    return {node.id: i for i, node in enumerate(cluster.nodes)}
+
+
+@found_once
+def _free_in(cluster: Cluster) -> Sequence[int]:
+    """What nodes have beside outside work."""
+    return [
         0
         if node.state is not NodeState.UP
         # Most nodes have nothing in use; a call for each would be most of the time on a large cluster.
         else (1 << node.num_gpus) - 1 & ~mask_of(node.gpus_in_use)
         if node.gpus_in_use
         else (1 << node.num_gpus) - 1
-        for node in nodes
+        for node in cluster.nodes
     ]
-    for job_id in pinned:
-        for node, mask in running[job_id]:
-            free_masks[node] &= ~mask
-    return Occupancy(node_index=node_index, free_masks=tuple(free_masks), running=running, pinned=pinned)
 
 
 def running_jobs(snapshot: Snapshot) -> Mapping[str, Slices]:
     """`running` of the occupancy alone."""
-    if not any(job.current for job in snapshot.jobs):
-        return {}
-    return _running(snapshot, {node.id: i for i, node in enumerate(snapshot.cluster.nodes)})
-
-
-def _running(snapshot: Snapshot, node_index: Mapping[str, int]) -> dict[str, Slices]:
     jobs, cluster = snapshot.jobs, snapshot.cluster
-    down = {node.id for node in cluster.nodes if node.state is NodeState.DOWN}
+    index = node_index(cluster)
 
     def held(rows: list[int]) -> Iterator[Slices]:
         """Where jobs run; nothing where a node of theirs is down."""
+        down = {node.id for node in cluster.nodes if node.state is NodeState.DOWN}
         for row in rows:
             current = jobs[row].current or ()
-            yield () if any(part.node in down for part in current) else _slices(current, node_index)
+            yield () if any(part.node in down for part in current) else _slices(current, index)
 
-    slices = roll_of(snapshot).each("held", np.object_, held, same=(cluster,))
-    return {job.id: held for job, held in zip(jobs, slices.tolist(), strict=True) if held}
+    slices = roll_of(snapshot).each("held", np.object_, held, same=(cluster,)).tolist()
+    return dict(compress(zip(row_of(snapshot), slices, strict=True), slices))
 
 
 def _slices(current: tuple[NodeGpus, ...], node_index: Mapping[str, int]) -> Slices:

@@ -39,7 +39,8 @@ import numpy as np
 
 from models.configurations import ConfigurationSet
 from stowplan.arrays import IntMatrix, IntVector, Mask
-from topology.cluster import Node
+from stowplan.living import OfUnchanged
+from topology.cluster import Cluster, Node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -119,6 +120,20 @@ def placeability_rows(nodes: Sequence[Node], num_free: IntVector, configurations
         limits=np.array([row.limit for row in rows], dtype=np.int64),
         gpus_per_unit=np.array([row.gpus_per_unit for row in rows], dtype=np.int64),
     )
+
+
+_rows: OfUnchanged[Cluster, PlaceabilityRows] = OfUnchanged()
+
+
+def free_rows(cluster: Cluster, free_masks: tuple[int, ...], configurations: ConfigurationSet) -> PlaceabilityRows:
+    """The rows for what a plan may hand out of each node, `Occupancy.free_masks`; those of the round before where
+    nothing of that has changed."""
+    known = _rows.get(cluster, (configurations,), free_masks)
+    if known is None:
+        num_free = np.array([mask.bit_count() for mask in free_masks], dtype=np.int64)
+        known = placeability_rows(cluster.nodes, num_free, configurations)
+        _rows.put(cluster, (configurations,), free_masks, known)
+    return known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -1,6 +1,7 @@
 """Free GPUs of the nodes of one type, with the placeability rows kept up to date while jobs are placed."""
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from models.placement.occupancy import Slices
@@ -35,34 +36,31 @@ class Pool:
         self.blocks = tuple(1 << k for k in range((node_size - 1).bit_length()))
         self._sizes = sizes
         self.free = dict(free)
-        self._num_nodes_with = [0] * (1 + max(sizes.values(), default=0))
-        self._whole_available = 0
-        self._count_all(1)
+        self._count_all()
         self._partial_gpus = [0] * len(self.blocks)
         self._whole_needed = 0
-        for demand in demands:
-            self._need(demand, 1)
+        self._need(demands, 1)
 
     def take(self, demand: Demand, slices: Slices) -> None:
         """Place the demand on these GPUs."""
         for node, mask in slices:
             self._set(node, self.free[node] & ~mask)
-        self._need(demand, -1)
+        self._need((demand,), -1)
 
-    def take_own(self, demands: Iterable[Demand]) -> None:
+    def take_own(self, demands: Sequence[Demand]) -> None:
         """Place demands where they are; many at once."""
-        self._count_all(-1)
+        free = self.free
         for demand in demands:
             for node, mask in demand.now:
-                self.free[node] &= ~mask
-            self._need(demand, -1)
-        self._count_all(1)
+                free[node] &= ~mask
+        self._need(demands, -1)
+        self._count_all()
 
     def give_back(self, demand: Demand, slices: Slices) -> None:
         """Undo `take`."""
         for node, mask in slices:
             self._set(node, self.free[node] | mask)
-        self._need(demand, 1)
+        self._need((demand,), 1)
 
     def try_take(self, demand: Demand, slices: Slices) -> bool:
         """Place the demand on these GPUs if they are free and everything else still fits afterwards."""
@@ -110,13 +108,20 @@ class Pool:
         if num_free == self.node_size == self._sizes[node]:
             self._whole_available += sign
 
-    def _count_all(self, sign: int) -> None:
-        for node in self.free:
-            self._count(node, sign)
+    def _count_all(self) -> None:
+        self._num_nodes_with = [0] * (1 + max(self._sizes.values(), default=0))
+        self._whole_available = 0
+        alike = Counter(zip(map(int.bit_count, self.free.values()), self._sizes.values(), strict=True))
+        for (num_free, size), num_nodes in alike.items():
+            self._num_nodes_with[num_free] += num_nodes
+            if num_free == self.node_size == size:
+                self._whole_available += num_nodes
 
-    def _need(self, demand: Demand, sign: int) -> None:
-        if demand.whole:
-            self._whole_needed += sign * demand.num_nodes
-        else:
-            # Under the largest block that is not above its size.
-            self._partial_gpus[demand.num_gpus.bit_length() - 1] += sign * demand.num_gpus
+    def _need(self, demands: Iterable[Demand], sign: int) -> None:
+        partial = self._partial_gpus
+        for demand in demands:
+            if demand.whole:
+                self._whole_needed += sign * demand.num_nodes
+            else:
+                # Under the largest block that is not above its size.
+                partial[demand.num_gpus.bit_length() - 1] += sign * demand.num_gpus

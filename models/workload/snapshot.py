@@ -1,14 +1,14 @@
 """The snapshot: a cluster and its jobs at one moment. A `Snapshot` in hand is legal."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from models.parallel_plan import Gpu
 from models.workload.job import Job, NodeGpus
 from models.workload.job_issues import job_issues
 from stowplan.errors import Issue, Severity, pointer_of, raise_for_errors
-from stowplan.living import Living
+from stowplan.living import Living, found_once
 from topology.calendar import CalendarEntry, EntryKind
 from topology.calendar_issues import calendar_issues, calendar_warnings
 from topology.cluster import Cluster, Node, NodeState
@@ -45,10 +45,24 @@ def checked_snapshot(cluster: Cluster, jobs: tuple[Job, ...], calendar: tuple[Ca
     return snapshot
 
 
+@found_once
+def _types_in(cluster: Cluster) -> Mapping[str, str]:
+    return {node.id: node.gpu_type for node in cluster.nodes}
+
+
+@found_once
+def _nodes_in(cluster: Cluster) -> Mapping[str, Node]:
+    return {node.id: node for node in cluster.nodes}
+
+
+@found_once
+def _used_in(cluster: Cluster) -> Mapping[Gpu, str]:
+    return {(node.id, gpu): "work outside the snapshot" for node in cluster.nodes for gpu in node.gpus_in_use}
+
+
 def snapshot_issues(cluster: Cluster, jobs: tuple[Job, ...]) -> list[Issue]:
     """Every fault (and warning) of the jobs on this cluster, whatever policy will plan them."""
-    # Built once: a map of all nodes per job would make the cost grow with jobs x nodes.
-    type_of = {node.id: node.gpu_type for node in cluster.nodes}
+    type_of = _types_in(cluster)
     known = {kind.name for kind in cluster.gpu_types}
     issues = [issue for k, job in enumerate(jobs) for issue in job_issues(f"/jobs/{k}", job, known, type_of)]
     counts = Counter(job.id for job in jobs)
@@ -76,8 +90,8 @@ def snapshot_warnings(snapshot: Snapshot) -> list[Issue]:
 def _belonging_warnings(snapshot: Snapshot) -> Iterator[Issue]:
     """Jobs of reservations that there are not: those that are over leave the calendar before their jobs leave."""
     reservations = {entry.name for entry in snapshot.calendar if entry.kind is EntryKind.RESERVATION}
-    for k, job in enumerate(snapshot.jobs):
-        if job.calendar_entry is not None and job.calendar_entry not in reservations:
+    for k, job in [(k, job) for k, job in enumerate(snapshot.jobs) if job.calendar_entry is not None]:
+        if job.calendar_entry not in reservations:
             yield Issue(
                 code="unknown_reservation",
                 pointer=f"/jobs/{k}/calendar_entry",
@@ -89,10 +103,7 @@ def _belonging_warnings(snapshot: Snapshot) -> Iterator[Issue]:
 
 def _current_issues(cluster: Cluster, jobs: tuple[Job, ...]) -> list[Issue]:
     """Faults of the current placements: unknown nodes or GPUs, GPUs taken twice, mixed types, dead nodes."""
-    nodes = {node.id: node for node in cluster.nodes}
-    owner: dict[Gpu, str] = {
-        (node.id, gpu): "work outside the snapshot" for node in cluster.nodes for gpu in node.gpus_in_use
-    }
+    nodes, owner = _nodes_in(cluster), dict(_used_in(cluster))
     issues: list[Issue] = []
     for k, job in enumerate(jobs):
         types: set[str] = set()

@@ -6,7 +6,7 @@ same coupling coefficients: clones of one job, say) become one class with severa
 on which branch and bound wastes its time.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy import sparse
@@ -43,6 +43,8 @@ class ChoiceProblem:
     class_of: IntVector
     origin: IntVector
     origin_start: IntVector
+    # What stands for each of `origin`, as soon as it is asked.
+    _column: IntVector | None = field(init=False, default=None)
 
     @property
     def size(self) -> IntVector:
@@ -82,9 +84,13 @@ class ChoiceProblem:
 
     def _column_of_origin(self) -> IntVector:
         """The column that stands for each of `origin`."""
-        width = self.copies * self.size
-        within = np.arange(self.origin.size) - np.repeat(self.origin_start, width)
-        return np.asarray(np.repeat(self.start[:-1], width) + within % np.repeat(self.size, width))
+        if self._column is None:
+            width = self.copies * self.size
+            within = np.arange(self.origin.size) - np.repeat(self.origin_start, width)
+            column = np.repeat(self.start[:-1], width) + within % np.repeat(self.size, width)
+            object.__setattr__(self, "_column", column)
+            return column
+        return self._column
 
     @property
     def highest(self) -> float:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from stowplan import living
-from stowplan.living import Living, OfLiving, OfUnchanged
+from stowplan.living import Living, OfLiving, OfUnchanged, found_once
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,3 +115,17 @@ def test_what_was_found_holds_beside_the_same_and_the_equal() -> None:
     known.put(thing, (alike,), None, "new")
     assert known.get(thing, (beside,), (3, "x")) is None
     assert known.get(thing, (alike,)) == "new"
+
+
+def test_a_function_is_asked_once_for_each_object() -> None:
+    asked: list[float] = []
+
+    @found_once
+    def half(thing: Thing) -> float | None:
+        asked.append(thing.value)
+        return thing.value / 2 if thing.value else None
+
+    things = [Thing(0.0), Thing(1.0), Thing(1.0)]
+    for _ in range(2):
+        assert [half(thing) for thing in things] == [None, 0.5, 0.5]
+    assert asked == [0.0, 1.0, 1.0]

@@ -98,6 +98,34 @@ def test_rows_of_arrays_are_carried_over_and_nobody_writes_to_them() -> None:
         squares(second)[0, 0] = 1
 
 
+def test_rows_of_arrays_may_stand_beside_records() -> None:
+    rolls: Rolls[Owner, Thing] = Rolls()
+    first = Owner(tuple(Thing(k) for k in range(4)))
+    second = Owner((first.things[3], Thing(7), first.things[1], first.things[0]))
+    rows = np.arange(8.0).reshape(4, 2)
+    later = rows[[3, 2, 1, 0]]
+    later[2, 1] += 1.0
+    asked: list[int] = []
+
+    def sums(owner: Owner, beside: NDArray[Any]) -> list[float]:
+        def find(rows: list[int]) -> Iterator[float]:
+            asked.extend(rows)
+            return (float(beside[k].sum()) for k in rows)
+
+        return list(rolls.of(owner, owner.things).each("sums", np.float64, find, beside=(beside,)))
+
+    for owner, beside, looked_at in (
+        (first, rows, [0, 1, 2, 3]),
+        (second, later, [1, 2]),
+        # Of the same records beside another array, and beside one of another shape.
+        (second, np.where(later == 0.0, 9.0, later), [3]),
+        (second, np.ones((4, 3)), [0, 1, 2, 3]),
+    ):
+        assert sums(owner, beside) == beside.sum(axis=1).tolist()
+        assert asked == looked_at
+        asked.clear()
+
+
 def test_a_roll_goes_with_its_owner_and_no_roll_keeps_those_before_the_last() -> None:
     rolls: Rolls[Owner, Thing] = Rolls()
     kept = Thing(0)

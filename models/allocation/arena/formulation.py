@@ -66,7 +66,7 @@ from models.allocation.arena.instance import ArenaInstance
 from models.allocation.arena.theta_search import ThetaSearch
 from models.allocation.arena.warnings import long_waits, missed_deadlines, plan_warnings, slower_jobs
 from models.allocation.parallel_plan_check import parallel_plan_violations
-from models.allocation.spread_check import SpreadAudit, spread_violations
+from models.allocation.spread_check import spread_audit, spread_violations
 from models.clock import PhaseClock
 from models.formulation import Formulation
 from models.placement.check import placement_violations
@@ -178,7 +178,7 @@ class ArenaIlpFormulation(Formulation):
             *allocation_violations(
                 it.snapshot, it.parameters, it.configurations, it.throughputs.samples_per_s, plan, objective
             ),
-            *spread_violations(it.configurations, plan, SpreadAudit(it.snapshot.cluster)),
+            *spread_violations(it.configurations, plan, spread_audit(it.snapshot.cluster)),
             *parallel_plan_violations(it.snapshot, plan),
         ]
 

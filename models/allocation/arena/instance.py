@@ -13,7 +13,7 @@ from models.allocation.job_configurations import current_configurations
 from models.clock import PhaseClock
 from models.configurations import ConfigurationSet
 from models.placement.occupancy import Occupancy, occupancy
-from models.placement.placeability import PlaceabilityRows, placeability_rows
+from models.placement.placeability import PlaceabilityRows, free_rows
 from models.workload import Job, Snapshot
 from solver.sense import Sense
 from stowplan.arrays import FloatVector, IntVector, Mask
@@ -126,8 +126,7 @@ def _instance(
     snapshot: Snapshot, parameters: ArenaParameters, configurations: ConfigurationSet, known: Throughputs
 ) -> ArenaInstance:
     taken = occupancy(snapshot)
-    num_free = np.array([mask.bit_count() for mask in taken.free_masks], dtype=np.int64)
-    rows = placeability_rows(snapshot.cluster.nodes, num_free, configurations)
+    rows = free_rows(snapshot.cluster, taken.free_masks, configurations)
     utility = utilities(snapshot, parameters, configurations, known.samples_per_s, taken, rows.fits_alone())
     pair_jobs, pair_configurations = np.nonzero(utility.offered)
     pinned = _mask(job.id in taken.pinned for job in snapshot.jobs)

@@ -15,7 +15,7 @@ from models.configurations import ConfigurationSet
 from models.performance.goodput.matrix import evaluate
 from models.performance.goodput.spec import ThroughputTable
 from models.placement.occupancy import Occupancy, occupancy
-from models.placement.placeability import PlaceabilityRows, placeability_rows
+from models.placement.placeability import PlaceabilityRows, free_rows
 from models.workload import Job, Snapshot
 from stowplan.arrays import FloatMatrix, FloatVector, IntVector, Mask
 
@@ -60,8 +60,7 @@ class ElasticInstance:
 def elastic_instance(snapshot: Snapshot, parameters: ElasticFlowParameters) -> ElasticInstance:
     """Look up who may run where, and what it brings."""
     jobs, taken, blocks = snapshot.jobs, occupancy(snapshot), buddy_blocks(snapshot.cluster)
-    num_free = np.array([mask.bit_count() for mask in taken.free_masks], dtype=np.int64)
-    rows = placeability_rows(snapshot.cluster.nodes, num_free, blocks)
+    rows = free_rows(snapshot.cluster, taken.free_masks, blocks)
     pinned = np.array([job.id in taken.pinned for job in jobs], dtype=np.bool_)
     runs = np.array([job.id in taken.running for job in jobs], dtype=np.bool_)
     begun = runs | np.array([job.attained_gpu_s > 0 for job in jobs], dtype=np.bool_)

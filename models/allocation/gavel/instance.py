@@ -10,7 +10,7 @@ from models.configurations import ConfigurationSet, enumerate_configurations
 from models.performance.goodput.matrix import evaluate
 from models.performance.goodput.spec import ThroughputTable
 from models.placement.occupancy import Occupancy, occupancy
-from models.placement.placeability import PlaceabilityRows, placeability_rows
+from models.placement.placeability import PlaceabilityRows, free_rows
 from models.workload import Job, Snapshot
 from stowplan.arrays import FloatMatrix, IntMatrix, IntVector, Mask
 
@@ -59,8 +59,7 @@ def gavel_instance(snapshot: Snapshot, parameters: GavelParameters) -> GavelInst
     jobs = snapshot.jobs
     taken = occupancy(snapshot)
     blocks = _Blocks(enumerate_configurations(snapshot.cluster), {job.min_gpus for job in jobs})
-    num_free = np.array([mask.bit_count() for mask in taken.free_masks], dtype=np.int64)
-    rows = placeability_rows(snapshot.cluster.nodes, num_free, blocks.configurations)
+    rows = free_rows(snapshot.cluster, taken.free_masks, blocks.configurations)
     configuration, speed = blocks.of(jobs), blocks.speeds(jobs)
     fits = np.append(rows.fits_alone(), False)[configuration]
     pinned = np.array([job.id in taken.pinned for job in jobs], dtype=np.bool_)

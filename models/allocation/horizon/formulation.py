@@ -124,7 +124,7 @@ from models.allocation.parallel_plan_check import parallel_plan_violations
 from models.allocation.sia.check import allocation_violations
 from models.allocation.sia.extraction import slower_jobs
 from models.allocation.sia.goodput_check import goodput_violations
-from models.allocation.spread_check import SpreadAudit, spread_violations
+from models.allocation.spread_check import SpreadAudit, spread_audit, spread_violations
 from models.around_formulation import formulate_around
 from models.clock import PhaseClock
 from models.formulation import Formulation
@@ -225,7 +225,7 @@ class HorizonFormulation(Formulation):
     def violations(self, plan: Plan, objective: float) -> list[Issue]:
         """Faults of the placement, of the schedules behind it, of the objective, and of what jobs are said to reach."""
         it, base = self.instance, self.instance.sia
-        audit = SpreadAudit(base.snapshot.cluster)
+        audit = spread_audit(base.snapshot.cluster)
         if it.parameters.objective is HorizonObjective.GOODPUT:
             found = allocation_violations(
                 base.snapshot, base.parameters, base.configurations, base.matrix, plan, objective

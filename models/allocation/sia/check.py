@@ -6,7 +6,7 @@ section 3.4, and shares no code with `utility`. Whether the GPUs are legal is `m
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -25,7 +25,8 @@ from models.wording import counted
 from models.workload import Adaptivity, Job, Snapshot
 from stowplan.arrays import FloatVector, IntMatrix, IntVector, Mask
 from stowplan.errors import Issue
-from stowplan.living import OfLiving
+from stowplan.living import found_once
+from stowplan.rolls import objects
 from topology.cluster import Cluster, Node, NodeState
 
 _RESTART_FLOOR = 0.01
@@ -33,8 +34,6 @@ _NO_LIMIT = 2**62
 
 _Shape = tuple[str, int, int]
 """GPU type, nodes and GPUs."""
-# What is given away at most, by GPU type.
-_capacities: OfLiving[Cluster, Mapping[str, int]] = OfLiving()
 
 
 def allocation_violations(
@@ -46,8 +45,7 @@ def allocation_violations(
     objective: float,
 ) -> list[Issue]:
     """Every rule of the allocation that the plan breaks, and every number of its score that is wrong."""
-    nodes = {node.id: node for node in snapshot.cluster.nodes}
-    audit = _Audit(snapshot, parameters, configurations, matrix, nodes)
+    audit = _Audit(snapshot, parameters, configurations, matrix)
     if audit.finds_nothing(plan, objective):
         return []
     allocations = {allocation.job_id: (k, allocation) for k, allocation in enumerate(plan.allocations)}
@@ -86,7 +84,6 @@ class _Audit:
         parameters: SiaParameters,
         configurations: ConfigurationSet,
         matrix: GoodputMatrix,
-        nodes: Mapping[str, Node],
     ) -> None:
         self._snapshot, self._configurations = snapshot, configurations
         self._jobs, self._roll = snapshot.jobs, roll_of(snapshot)
@@ -94,8 +91,7 @@ class _Audit:
         self._parameters = parameters
         self._costs = parameters.objective is SiaObjective.GIVEN_COSTS
         self._cluster = snapshot.cluster
-        self._nodes = nodes
-        self._down = {node.id for node in nodes.values() if node.state is NodeState.DOWN}
+        self._nodes, self._down = _nodes_of(snapshot.cluster), _down_in(snapshot.cluster)
         self._types = np.array(configurations.gpu_types)[configurations.type_index]
         self._num_gpus = configurations.num_gpus
         self._index = {
@@ -106,8 +102,16 @@ class _Audit:
         }
         self._node_size = node_sizes(self._index)
         self._priced = parameters.restart_price, tuple(self._node_size.items())
-        self._rows = self._own_rows()
-        self._slowest = self._slowest_per_gpu()
+        # Configurations (J, C) over which rows are normalised, where there is a goodput.
+        self._bounds = self._roll.each("own", np.bool_, self._bounded, same=(configurations,))
+        # Goodput (J,) of one of the slowest GPUs of each row; inf of a job that cannot run anywhere.
+        self._slowest = self._roll.each(
+            "slowest",
+            np.float64,
+            self._slowest_per_gpu,
+            same=(configurations,),
+            beside=(self._goodput, self._pinned_columns),
+        )
         self._completion: CompletionAudit | None = None
         if parameters.objective is SiaObjective.COMPLETION_TIME:
             rows = [self._speeds(i) for i in range(len(snapshot.jobs))]
@@ -160,11 +164,20 @@ class _Audit:
         value = goodput
         if not self._costs:
             factor = roll.each("factor", np.float64, factors, **of_allocation, equal=self._priced)
-            own = self._rows[rows, c] | (c == self._pinned_columns[rows])
-            relative = np.where(own, goodput / np.array(self._slowest)[rows], 0.0) * factor[rows]
+            own = self._bounds[rows, c] | (c == self._pinned_columns[rows])
+            relative = np.where(own, goodput / self._slowest[rows], 0.0) * factor[rows]
             value = relative**parameters.fairness_power
         expected[rows] = weight[rows] * value
-        return is_right_score(plan.score, jobs, expected, objective)
+        terms = objects(plan.score, len(plan.score))
+        if terms.size != len(jobs):
+            return False
+        said = roll.each(
+            "said",
+            np.float64,
+            lambda rows: (terms[i].value if terms[i].job_id == jobs[i].id else np.nan for i in rows),
+            beside=(terms,),
+        )
+        return is_right_score(said, expected, objective)
 
     def there(self, allocated: Sequence[tuple[int, JobAllocation]]) -> dict[int, _There]:
         """Jobs in the configurations of their allocations. All at once: single elements of arrays take longer."""
@@ -173,15 +186,15 @@ class _Audit:
         if not self._index:
             return dict.fromkeys(rows, _There(-1, 0.0, False))
         columns = np.maximum(np.array(found, dtype=np.int64), 0)
-        goodput, is_own = self._goodput[rows, columns].tolist(), self._rows[rows, columns].tolist()
+        goodput, is_bounded = self._goodput[rows, columns].tolist(), self._bounds[rows, columns].tolist()
         return {
-            i: _There(c, reached if c >= 0 else 0.0, own or c == self._pinned_to(i))
-            for i, c, reached, own in zip(rows, found, goodput, is_own, strict=True)
+            i: _There(c, reached if c >= 0 else 0.0, (own and reached > 0) or c == self._pinned_to(i))
+            for i, c, reached, own in zip(rows, found, goodput, is_bounded, strict=True)
         }
 
     def utility(self, i: int, allocation: JobAllocation, there: _There) -> float:
         """What the allocation adds to the objective; 0 where the shape or its goodput is unknown (pinned jobs)."""
-        job, slowest = self._jobs[i], self._slowest[i]
+        job, slowest = self._jobs[i], float(self._slowest[i])
         if there.goodput <= 0:
             return 0.0
         if self._costs:
@@ -217,7 +230,7 @@ class _Audit:
             return
         if not self._parameters.double_at_most or job.reservation is not None:
             return
-        smallest = self._num_gpus[self._rows[i] & (self._types == allocation.gpu_type)].min(initial=_NO_LIMIT)
+        smallest = self._num_gpus[self._own(i) & (self._types == allocation.gpu_type)].min(initial=_NO_LIMIT)
         running = sum(len(part.gpus) for part in job.current or ()) if self._runs(job) else 0
         if allocation.num_gpus > max(int(smallest), 2 * running):
             yield Issue(
@@ -226,11 +239,9 @@ class _Audit:
                 detail=f"job {job.id!r} grows from {running} to {allocation.num_gpus} GPUs; at most twice",
             )
 
-    def _own_rows(self) -> Mask:
-        """Configurations (J, C) over which rows are normalised."""
-        return np.asarray(
-            self._roll.each("own", np.bool_, self._bounded, same=(self._configurations,)) & (self._goodput > 0)
-        )
+    def _own(self, i: int) -> Mask:
+        """Configurations (C,) over which the row of a job is normalised."""
+        return np.asarray(self._bounds[i] & (self._goodput[i] > 0))
 
     def _bounded(self, rows: list[int]) -> Mask:
         """Configurations (n, C) within the bounds of the jobs `rows`."""
@@ -262,24 +273,22 @@ class _Audit:
         kept = self._index.get(self._held(job), -1) if self._is_pinned(job) else -1
         return kept if kept >= 0 and self._goodput[i, kept] > 0 else -1
 
-    def _slowest_per_gpu(self) -> list[float]:
-        """Goodput (J) of one of the slowest GPUs of each row; inf of a job that cannot run anywhere."""
-        own = self._rows
-        pinned = np.flatnonzero(self._pinned_columns >= 0)
-        if pinned.size:
-            own = own.copy()
-            own[pinned, self._pinned_columns[pinned]] = True
-        goodput = np.where(own, self._goodput, np.inf).min(axis=1, initial=np.inf)
+    def _slowest_per_gpu(self, rows: list[int]) -> FloatVector:
+        """`_slowest` (n,) of the jobs `rows`."""
+        reached, kept = self._goodput[rows], self._pinned_columns[rows]
+        own = self._bounds[rows] & (reached > 0)
+        pinned = np.flatnonzero(kept >= 0)
+        own[pinned, kept[pinned]] = True
+        goodput = np.where(own, reached, np.inf).min(axis=1, initial=np.inf)
         num_gpus = np.where(own, self._num_gpus, _NO_LIMIT).min(axis=1, initial=_NO_LIMIT)
-        slowest: list[float] = (goodput / num_gpus).tolist()
-        return slowest
+        return np.asarray(goodput / num_gpus)
 
     def _speeds(self, i: int) -> tuple[FloatVector, float] | None:
         """Goodputs (C,) over that of one of its slowest GPUs, and that goodput; None where it cannot run anywhere."""
-        slowest = self._slowest[i]
+        slowest = float(self._slowest[i])
         if math.isinf(slowest):
             return None
-        own, kept = self._rows[i].copy(), self._pinned_to(i)
+        own, kept = self._own(i), self._pinned_to(i)
         if kept >= 0:
             own[kept] = True
         return np.where(own, self._goodput[i] / slowest, 0.0), slowest
@@ -323,17 +332,24 @@ def _shape(allocation: JobAllocation) -> _Shape:
     return allocation.gpu_type, len(allocation.gpus), allocation.num_gpus
 
 
+@found_once
 def _capacity(cluster: Cluster) -> Mapping[str, int]:
-    """GPUs of each type on nodes that are not down, beside outside work."""
-    known = _capacities.get(cluster)
-    if known is None:
-        counts = {kind.name: 0 for kind in cluster.gpu_types}
-        for node in cluster.nodes:
-            if node.state is not NodeState.DOWN:
-                counts[node.gpu_type] += node.num_gpus - len(node.gpus_in_use)
-        known = counts
-        _capacities.put(cluster, known)
-    return known
+    """GPUs of each type on nodes that are not down, beside outside work: what is given away at most."""
+    counts = {kind.name: 0 for kind in cluster.gpu_types}
+    for node in cluster.nodes:
+        if node.state is not NodeState.DOWN:
+            counts[node.gpu_type] += node.num_gpus - len(node.gpus_in_use)
+    return counts
+
+
+@found_once
+def _nodes_of(cluster: Cluster) -> Mapping[str, Node]:
+    return {node.id: node for node in cluster.nodes}
+
+
+@found_once
+def _down_in(cluster: Cluster) -> Set[str]:
+    return {node.id for node in cluster.nodes if node.state is NodeState.DOWN}
 
 
 def _capacity_violations(cluster: Cluster, plan: Plan) -> Iterator[Issue]:

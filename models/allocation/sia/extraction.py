@@ -21,7 +21,7 @@ from models.placement.nodes import assign_gpus
 from models.placement.occupancy import Slices, node_gpus
 from models.placement.units import Homes
 from models.plan import Change, JobAllocation, Plan, ScoreTerm
-from models.roll import roll_of
+from models.roll import roll_of, row_of
 from stowplan.arrays import IntVector
 from stowplan.errors import Issue
 from stowplan.rolls import objects
@@ -33,7 +33,8 @@ def extract_plan(instance: SiaInstance, chosen: IntVector, homes: Homes | None =
     """Build the plan in which planned job i runs in configuration `chosen[i]` (J,), -1 for none; `homes`: where some
     are wanted."""
     running = instance.planned[chosen[instance.planned] >= 0].tolist()
-    choice = {instance.jobs[i].id: c for i, c in zip(running, chosen[running].tolist(), strict=True)}
+    ids = list(row_of(instance.snapshot))
+    choice = dict(zip(map(ids.__getitem__, running), chosen[running].tolist(), strict=True))
     slices = assign_gpus(instance.snapshot, instance.configurations, choice, instance.taken, homes=homes)
     slices |= {job_id: instance.taken.running[job_id] for job_id in sorted(instance.taken.pinned)}
     settled = settled_configurations(instance, chosen)
@@ -61,9 +62,11 @@ def slower_jobs(instance: SiaInstance, chosen: IntVector, plan: Plan) -> Iterato
     if not apart:
         return
     settled = settled_configurations(instance, chosen)
+    rows = map(row_of(instance.snapshot).__getitem__, [allocation.job_id for allocation in apart])
     promised = {
         instance.jobs[i].id: (int(settled[i]), float(instance.matrix.goodput[i, settled[i]]))
-        for i in np.flatnonzero(settled >= 0).tolist()
+        for i in rows
+        if settled[i] >= 0
     }
     yield from placement_warnings(instance.snapshot, instance.configurations, apart, promised)
 
@@ -84,7 +87,7 @@ def _allocations(instance: SiaInstance, chosen: IntVector, slices: Mapping[str, 
     """
     snapshot, jobs, before = instance.snapshot, instance.jobs, instance.taken.running
     cluster, roll = snapshot.cluster, roll_of(snapshot)
-    given = objects(map(slices.get, [job.id for job in jobs]), len(jobs))
+    given = objects(map(slices.get, row_of(snapshot)), len(jobs))
     shares = roll.each(
         "shares", np.float64, lambda rows: _shares(cluster, given[rows]), same=(cluster,), beside=(given,)
     )

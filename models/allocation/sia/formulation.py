@@ -51,7 +51,7 @@ from models.allocation.sia.instance import SiaInstance, sia_instance
 from models.allocation.sia.parameters import SiaParameters
 from models.allocation.sia.start import greedy_start
 from models.allocation.sia.ties import for_declared, objective_step, toward_present
-from models.allocation.spread_check import SpreadAudit, spread_violations
+from models.allocation.spread_check import spread_audit, spread_violations
 from models.clock import PhaseClock
 from models.formulation import Formulation
 from models.placement.check import placement_violations
@@ -133,7 +133,7 @@ class SiaFormulation(Formulation):
     def violations(self, plan: Plan, objective: float) -> list[Issue]:
         """Faults of the placement, of the allocation, of the objective, and of what jobs are said to reach."""
         it = self.instance
-        audit = SpreadAudit(it.snapshot.cluster)
+        audit = spread_audit(it.snapshot.cluster)
         return [
             *placement_violations(it.snapshot, plan.allocations),
             *allocation_violations(it.snapshot, it.parameters, it.configurations, it.matrix, plan, objective),

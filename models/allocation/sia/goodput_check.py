@@ -20,7 +20,6 @@ from models.plan import JobAllocation, Plan
 from models.roll import roll_of
 from models.workload import Snapshot
 from stowplan.errors import Issue
-from stowplan.rolls import objects
 
 
 def goodput_violations(
@@ -44,27 +43,29 @@ def goodput_violations(
         # What `models.placement.check` says is wrong.
         return
     jobs, roll, cluster = snapshot.jobs, roll_of(snapshot), snapshot.cluster
-    types = [configurations.gpu_types[t] for t in configurations.type_index.tolist()]
-    fields_of = configurations.num_nodes.tolist(), configurations.num_gpus.tolist()
-    fractions = configurations.bandwidth_fraction.tolist()
-    shapes = zip(types, *fields_of, fractions if promised is not None else [None] * len(types), strict=True)
-    index = {shape: c for c, shape in enumerate(shapes)}
     share_of = {} if promised is None else promised
 
-    def shape(i: int) -> int:
-        """The configuration of a job that is said to reach something; -1 for none."""
-        item: JobAllocation | None = given[i]
-        if item is None or item.expected_goodput is None:
-            return -1
-        return index.get((item.gpu_type, len(item.gpus), item.num_gpus, share_of.get(item.job_id)), -1)
+    def columns(rows: list[int]) -> Iterator[int]:
+        """The configuration of each job that is said to reach something; -1 for none."""
+        types = [configurations.gpu_types[t] for t in configurations.type_index.tolist()]
+        fields_of = configurations.num_nodes.tolist(), configurations.num_gpus.tolist()
+        fractions = configurations.bandwidth_fraction.tolist()
+        shapes = zip(types, *fields_of, fractions if promised is not None else [None] * len(types), strict=True)
+        index = {shape: c for c, shape in enumerate(shapes)}
+        items: list[JobAllocation | None] = given[rows].tolist()
+        for item in items:
+            if item is None or item.expected_goodput is None:
+                yield -1
+            else:
+                yield index.get((item.gpu_type, len(item.gpus), item.num_gpus, share_of.get(item.job_id)), -1)
 
-    models = objects(map(matrix.models.get, range(len(jobs))), len(jobs))
+    models = matrix.models
     shares = np.array([share_of.get(job.id, np.nan) for job in jobs]) if share_of else np.zeros(len(jobs))
     of_allocation = (given, shares)
     c = roll.each(
         "goodput shape",
         np.int64,
-        lambda rows: map(shape, rows),
+        columns,
         same=(configurations,),
         equal=promised is None,
         beside=of_allocation,

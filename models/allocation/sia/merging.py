@@ -9,7 +9,7 @@ from scipy import sparse
 
 from models.allocation.sia.instance import SiaInstance
 from solver.decomposition.structure import MAX_COUPLING_ROWS, ChoiceProblem
-from stowplan.arrays import FloatVector, IntVector, Mask
+from stowplan.arrays import FloatVector, IntVector, Mask, pairs_in
 
 
 def merged(
@@ -34,13 +34,17 @@ def merged(
         cost[~matters] = np.nan
         has_any: Mask = np.asarray(matters.any(axis=1))
         order = order[has_any[order]]
-    rows = np.column_stack([cost, required])[order]
-    numbers: dict[bytes, int] = {}
-    as_bytes = rows.view(np.dtype((np.void, rows.strides[0])))[:, 0].tolist()
-    class_of_job = np.array([numbers.setdefault(row, len(numbers)) for row in as_bytes], dtype=np.int64)
-    first = order[np.unique(class_of_job, return_index=True)[1]]
-    class_of, configuration = np.nonzero(~np.isnan(cost[first]))
+    rows = np.column_stack([cost, required])[order].view(np.uint64)
+    weights = np.random.default_rng(0).integers(2**64, size=rows.shape[1], dtype=np.uint64)
+    _, appears, alike = np.unique(rows @ weights, return_index=True, return_inverse=True)
+    if not np.array_equal(rows, rows[appears[alike]]):
+        # Two jobs that differ have the same sum.
+        return None
+    class_of_job = np.argsort(np.argsort(appears))[alike]
+    first = order[np.sort(appears)]
+    class_of, configuration = pairs_in(~np.isnan(cost[first]))
     size, copies = np.bincount(class_of), np.bincount(class_of_job)
+    by_configuration = sparse.csr_array(instance.rows.coefficients[used].T.astype(np.float64))
     column = np.cumsum(offered).reshape(offered.shape) - 1
     by_class = order[np.argsort(class_of_job, kind="stable")]
     taken = copies * size
@@ -49,7 +53,7 @@ def merged(
         start=np.concatenate([[0], np.cumsum(size)]),
         copies=copies,
         required=required[first],
-        coupling=sparse.csr_array(instance.rows.coefficients[used].T[configuration].astype(np.float64)),
+        coupling=sparse.csr_array(by_configuration[configuration]),
         limit=instance.rows.limits[used].astype(np.float64),
         rows=first_row + np.arange(used.size),
         offset=sign * instance.constant,

@@ -43,7 +43,7 @@ from models.allocation.sia.completion import completion_values
 from models.allocation.sia.parameters import SiaObjective, SiaParameters
 from models.configurations import ConfigurationSet
 from models.placement.occupancy import Occupancy
-from models.roll import reserves, roll_of
+from models.roll import reserves, roll_of, row_of
 from models.workload import Job, Snapshot
 from stowplan.arrays import FloatMatrix, FloatVector, IntVector, Mask
 from stowplan.errors import InputError
@@ -91,13 +91,13 @@ def utilities(
         allowed = allowed.copy()
         allowed[staying, current[staying]] = True
     runnable = allowed & (goodput > 0)
-    runs = np.array([job.id in taken.running for job in jobs], dtype=np.bool_)
+    runs = np.fromiter(map(taken.running.__contains__, row_of(snapshot)), np.bool_, len(jobs))
     numbers = roll_of(snapshot).each(
         "numbers", np.float64, lambda rows: np.array([_numbers_of(jobs[k]) for k in rows]).reshape(-1, 4)
     )
     weight, age_s, num_restarts, restart_cost_s = numbers.T
     factor = np.where(runs, restart_factors(age_s, num_restarts, parameters.restart_price * restart_cost_s), 1.0)
-    value = _value(jobs, weight, parameters, configurations, goodput, runnable, current, factor, runs)
+    value = _value(snapshot, weight, parameters, configurations, goodput, runnable, current, factor, runs)
     # A reservation is asked for even where it does not fit the free GPUs.
     fits = reserves(snapshot)[:, None] | fits_alone
     return Utilities(
@@ -167,7 +167,7 @@ def _growth_limits(
 
 
 def _value(
-    jobs: Sequence[Job],
+    snapshot: Snapshot,
     weight: FloatVector,
     parameters: SiaParameters,
     configurations: ConfigurationSet,
@@ -178,26 +178,56 @@ def _value(
     runs: Mask,
 ) -> FloatMatrix:
     """Weighted utility u_ij, 0 where not runnable."""
-    weight = weight[:, None]
+    if parameters.objective is SiaObjective.GOODPUT:
+        power = parameters.fairness_power
+
+        def powers(rows: list[int]) -> FloatMatrix:
+            of_job = weight[rows], goodput[rows], runnable[rows], current[rows], factor[rows]
+            return _powers(power, configurations, *of_job)
+
+        beside = (weight, goodput, runnable, current, factor)
+        return _checked(
+            roll_of(snapshot).each("utility", np.float64, powers, same=(configurations,), equal=power, beside=beside)
+        )
     if parameters.objective is SiaObjective.GIVEN_COSTS:
-        return _checked(np.where(runnable, weight * goodput, 0.0))
+        return _checked(np.where(runnable, weight[:, None] * goodput, 0.0))
+    scale, smallest_goodput, smallest_count = _scales(configurations, goodput, runnable)
+    stays = np.arange(len(configurations)) == current[:, None]
+    speed = np.where(runnable, scale * goodput, 0.0)
+    nothing = np.full_like(smallest_goodput, np.inf)
+    per_gpu = np.divide(smallest_goodput, smallest_count, out=nothing, where=np.isfinite(smallest_goodput))[:, 0]
+    return _checked(completion_values(snapshot.jobs, speed, per_gpu, stays, runs, parameters.restart_price))
+
+
+def _powers(
+    power: float,
+    configurations: ConfigurationSet,
+    weight: FloatVector,
+    goodput: FloatMatrix,
+    runnable: Mask,
+    current: IntVector,
+    factor: FloatVector,
+) -> FloatMatrix:
+    """Eq. 2 of jobs alone: w_i (r_i G_ij)^p."""
+    scale, _, _ = _scales(configurations, goodput, runnable)
+    discount = np.where(np.arange(len(configurations)) == current[:, None], 1.0, factor[:, None])
+    normalised = np.where(runnable, discount * scale * goodput, 1.0)
+    with np.errstate(over="ignore"):
+        powers = np.power(normalised, power, out=np.zeros_like(normalised), where=runnable)
+        return np.asarray(weight[:, None] * powers)
+
+
+def _scales(
+    configurations: ConfigurationSet, goodput: FloatMatrix, runnable: Mask
+) -> tuple[FloatMatrix, FloatMatrix, FloatMatrix]:
+    """What goodputs are multiplied by, the smallest one and the fewest GPUs of each row, each (J, 1)."""
     smallest_goodput = np.where(runnable, goodput, np.inf).min(axis=1, initial=np.inf)[:, None]
     smallest_count = np.where(runnable, configurations.num_gpus, np.inf).min(axis=1, initial=np.inf)[:, None]
-    stays = np.arange(len(configurations)) == current[:, None]
-    discount = np.where(stays, 1.0, factor[:, None])
     # Rows without a runnable configuration have no minimum; 1 stands in and is masked out below.
     scale = np.divide(
         smallest_count, smallest_goodput, out=np.ones_like(smallest_count), where=np.isfinite(smallest_goodput)
     )
-    if parameters.objective is SiaObjective.COMPLETION_TIME:
-        speed = np.where(runnable, scale * goodput, 0.0)
-        nothing = np.full_like(smallest_goodput, np.inf)
-        per_gpu = np.divide(smallest_goodput, smallest_count, out=nothing, where=np.isfinite(smallest_goodput))[:, 0]
-        return _checked(completion_values(jobs, speed, per_gpu, stays, runs, parameters.restart_price))
-    normalised = np.where(runnable, discount * scale * goodput, 1.0)
-    with np.errstate(over="ignore"):
-        powers = np.power(normalised, parameters.fairness_power, out=np.zeros_like(normalised), where=runnable)
-        return _checked(weight * powers)
+    return scale, smallest_goodput, smallest_count
 
 
 def _checked(value: FloatMatrix) -> FloatMatrix:

@@ -16,7 +16,7 @@ from models.allocation.work_left import remaining_samples
 from models.configurations import ConfigurationSet, enumerate_configurations
 from models.performance.goodput.check import performance_issues
 from models.performance.goodput.matrix import evaluate
-from models.performance.goodput.sharing import sharing_issues, with_shared_observations
+from models.performance.goodput.sharing import shared_jobs, sharing_issues
 from models.performance.goodput.spec import GoodputTable
 from models.placement.occupancy import Occupancy, occupancy
 from models.roll import reserves, roll_of
@@ -37,7 +37,7 @@ def goodput_policy_issues(snapshot: Snapshot, parameters: SiaParameters, policy:
     jobs, roll, taken = snapshot.jobs, roll_of(snapshot), occupancy(snapshot)
     configurations = enumerate_configurations(snapshot.cluster)
     gpu_types = {kind.name for kind in snapshot.cluster.gpu_types}
-    shared = with_shared_observations(jobs)
+    shared = shared_jobs(snapshot)
     issues = list(sharing_issues(shared)) if shared is not jobs else []
 
     def issues_of(k: int) -> list[Issue]:

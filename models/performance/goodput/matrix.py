@@ -10,10 +10,12 @@ that goes with the bandwidth between nodes.
 Bounds of the job on GPU counts and types are left to the allocation model.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from models.configurations import ConfigurationSet
 from models.performance.goodput.batch import NUM_CANDIDATES, choose_batches
@@ -37,7 +39,7 @@ class GoodputMatrix:
     goodput: float64, 0 where the job cannot run; samples/s, or the unit of the job's goodput table.
     throughput: float64, samples/s. batch_size, local_batch_size, accumulation_steps: int64. 0 where not known.
     `batch_size` is replicas x local batch x (accumulation steps + 1), or less: never above the job's maximum.
-    models: job index -> goodput model, given or fitted, of the jobs that have one.
+    models: object (J,), the goodput model of each job, given or fitted, None of one without.
     """
 
     goodput: FloatArray
@@ -45,16 +47,16 @@ class GoodputMatrix:
     batch_size: IntArray
     local_batch_size: IntArray
     accumulation_steps: IntArray
-    models: Mapping[int, GoodputModel] = field(default_factory=dict)
+    models: NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class KnownPairs:
-    """What was found before: `models` of jobs, and the goodputs of `pairs` (J, C) of theirs; the rest of `matrix` is 0,
-    and filled in by who gets it."""
+    """What was found before, which who gets it completes: of `jobs` (J,) the models, and what tables say; of those with
+    a model the goodputs of `pairs` (J, C). All else in `matrix` is 0, or None."""
 
     matrix: GoodputMatrix
-    models: Mapping[int, GoodputModel]
+    jobs: Mask
     pairs: Mask
 
 
@@ -79,10 +81,13 @@ def evaluate(
     if wanted is None:
         wanted = np.ones(shape, dtype=np.bool_)
     if known is None:
-        matrix = replace(_zeros(shape), models=_goodput_models(jobs, {}))
+        matrix, rows = _zeros(shape), list(range(len(jobs)))
     else:
-        matrix, wanted = replace(known.matrix, models=_goodput_models(jobs, known.models)), wanted & ~known.pairs
-    _fill_tables(matrix, jobs, configurations)
+        matrix, rows = known.matrix, np.flatnonzero(~known.jobs).tolist()
+        wanted = wanted & ~known.pairs
+    for j, model in _goodput_models(jobs, rows).items():
+        matrix.models[j] = model
+    _fill_tables(matrix, jobs, rows, configurations)
     _fill_models(matrix, jobs, configurations, wanted)
     _raise_unless_finite(matrix, jobs)
     return matrix
@@ -96,6 +101,7 @@ def _zeros(shape: tuple[int, int]) -> GoodputMatrix:
         batch_size=np.zeros(shape, dtype=np.int64),
         local_batch_size=np.zeros(shape, dtype=np.int64),
         accumulation_steps=np.zeros(shape, dtype=np.int64),
+        models=np.full(shape[0], None),
     )
 
 
@@ -137,33 +143,32 @@ def placed(
     return found
 
 
-def _fill_tables(matrix: GoodputMatrix, jobs: Sequence[Job], configurations: ConfigurationSet) -> None:
-    throughputs = {j: job.performance for j, job in enumerate(jobs) if isinstance(job.performance, ThroughputTable)}
-    goodputs = {j: job.performance for j, job in enumerate(jobs) if isinstance(job.performance, GoodputTable)}
+def _fill_tables(
+    matrix: GoodputMatrix, jobs: Sequence[Job], asked: Sequence[int], configurations: ConfigurationSet
+) -> None:
+    throughputs = {j: table for j in asked if isinstance(table := jobs[j].performance, ThroughputTable)}
+    goodputs = {j: table for j in asked if isinstance(table := jobs[j].performance, GoodputTable)}
     if not (throughputs or goodputs):
         return
     lookup = TableLookup(configurations)
     for tables in (throughputs, goodputs):
-        rows = np.array(list(tables), dtype=np.int64)
-        lookup.fill(matrix.goodput, rows, (table.entries for table in tables.values()))
+        lookup.fill(
+            matrix.goodput, np.array(list(tables), dtype=np.int64), (table.entries for table in tables.values())
+        )
     rows = np.array(list(throughputs), dtype=np.int64)
     batch_sizes = np.array([table.batch_size or 0 for table in throughputs.values()], dtype=np.int64)
     matrix.throughput[rows] = matrix.goodput[rows]
     matrix.batch_size[rows] = np.where(matrix.goodput[rows] > 0, batch_sizes[:, None], 0)
 
 
-def _goodput_models(jobs: Sequence[Job], known: Mapping[int, GoodputModel]) -> dict[int, GoodputModel]:
-    """Job index -> goodput model, for the jobs that have one or observations for one, of which some are known."""
-    given = {j: job.performance for j, job in enumerate(jobs) if isinstance(job.performance, GoodputModel)}
-    given.update(known)
-    shared = with_shared_observations(jobs)
-    observed = {
-        j: job.performance
-        for j, job in enumerate(shared)
-        if isinstance(job.performance, GoodputObservations) and j not in known
-    }
-    if not observed:
+def _goodput_models(jobs: Sequence[Job], rows: Sequence[int]) -> dict[int, GoodputModel]:
+    """Job index -> goodput model, for those of the jobs `rows` that have one or observations for one."""
+    given = {j: model for j in rows if isinstance(model := jobs[j].performance, GoodputModel)}
+    asked = [j for j in rows if isinstance(jobs[j].performance, GoodputObservations)]
+    if not asked:
         return given
+    shared = with_shared_observations(jobs)
+    observed = {j: known for j in asked if isinstance(known := shared[j].performance, GoodputObservations)}
     # What fits loads scipy.optimize.
     from models.performance.goodput.fit import fit_models
 
@@ -172,9 +177,9 @@ def _goodput_models(jobs: Sequence[Job], known: Mapping[int, GoodputModel]) -> d
 
 def _fill_models(matrix: GoodputMatrix, jobs: Sequence[Job], configurations: ConfigurationSet, wanted: Mask) -> None:
     """Evaluate the jobs with a model on the configurations that are wanted (J, C)."""
-    is_wanted: Mask = np.asarray(wanted.any(axis=1))
+    asked = np.flatnonzero(wanted.any(axis=1) & matrix.models.astype(np.bool_)).tolist()
     for elastic in (True, False):
-        chosen = [j for j in matrix.models if is_wanted[j] and (jobs[j].adaptivity is Adaptivity.ELASTIC) is elastic]
+        chosen = [j for j in asked if (jobs[j].adaptivity is Adaptivity.ELASTIC) is elastic]
         _search(matrix, {j: matrix.models[j] for j in chosen}, configurations, wanted, elastic=elastic)
 
 
@@ -207,6 +212,9 @@ def _search(
 
 
 def _raise_unless_finite(matrix: GoodputMatrix, jobs: Sequence[Job]) -> None:
+    if np.isfinite(matrix.goodput.sum()):
+        return
+    # Or the sum alone is not.
     wrong = np.flatnonzero(~np.isfinite(matrix.goodput).all(axis=1))
     if wrong.size:
         raise InputError(

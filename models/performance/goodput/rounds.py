@@ -1,9 +1,9 @@
 """Goodputs of rounds that follow one another: what is as it was is taken from the matrix of a round before.
 
-What a job with a model reaches on a configuration depends on its model, on whether its batch may change, and on the
+What a job reaches on a configuration depends on its model or table, on whether its batch may change, and on the
 configuration alone. So the rows of jobs whose performance equals that of the job of the same id in an earlier round are
-copied, and only the other pairs are searched; models that were fitted are not fitted again. Tables are looked up anew,
-which takes no longer than a copy. The result is that of `evaluate`.
+copied, and only the other pairs are searched; models that were fitted are not fitted again. Where configurations are
+others, tables are looked up anew. The result is that of `evaluate`.
 
 What is kept is bounded: a few rounds, and together no more than so many bytes. A round that alone has more is not kept,
 and neither is one without configurations, of a cluster that is down, which tells nothing.
@@ -12,17 +12,20 @@ and neither is one without configurations, of a cluster that is down, which tell
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, TypeVar
+from itertools import repeat
+from operator import is_
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from models.configurations import ConfigurationSet
 from models.performance.goodput.matrix import GoodputMatrix, KnownPairs, evaluate
-from models.performance.goodput.sharing import with_shared_observations
-from models.performance.goodput.spec import GoodputModel, GoodputObservations
-from models.workload import Adaptivity, Job
+from models.performance.goodput.sharing import shared_jobs
+from models.roll import roll_of, row_of
+from models.workload import Adaptivity, Job, Snapshot
 from stowplan.arrays import IntVector, Mask
+from stowplan.rolls import objects
 
 # Services plan a few clusters in turns.
 _ROUNDS = 4
@@ -31,18 +34,40 @@ _BYTES = 128 * 2**20
 _JOB_BYTES = 8 * 2**10
 # So many jobs tell which round another one goes on from.
 _SAMPLE = 32
-_MODELS = (GoodputModel, GoodputObservations)
 _T = TypeVar("_T", bound=np.generic)
 _ARRAYS = tuple(field.name for field in fields(GoodputMatrix) if field.name != "models")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Round:
-    """What was evaluated: of J jobs, which have what they share, the `pairs` (J, C). row_of: by id of the job."""
+class _Asked:
+    """What is evaluated: J jobs, which have what they share. row_of: by id; performances, is_elastic (J,): of each."""
 
     jobs: Sequence[Job]
     row_of: Mapping[str, int]
+    performances: NDArray[Any]
+    is_elastic: Mask
     configurations: ConfigurationSet
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, configurations: ConfigurationSet) -> Self:
+        """The jobs, with what tells them apart."""
+        jobs, roll, shared = snapshot.jobs, roll_of(snapshot), shared_jobs(snapshot)
+        performances = roll.each("performance", np.object_, lambda rows: (jobs[j].performance for j in rows))
+        elastic = Adaptivity.ELASTIC
+        return cls(
+            jobs=shared,
+            row_of=row_of(snapshot),
+            performances=performances if shared is jobs else objects([job.performance for job in shared], len(jobs)),
+            is_elastic=roll.each("is elastic", np.bool_, lambda rows: (jobs[j].adaptivity is elastic for j in rows)),
+            configurations=configurations,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Round:
+    """What was evaluated, and of jobs with a model the `pairs` (J, C)."""
+
+    asked: _Asked
     matrix: GoodputMatrix
     pairs: Mask
 
@@ -50,36 +75,39 @@ class _Round:
     def num_bytes(self) -> int:
         """Size of the arrays, and about that of the jobs."""
         arrays = int(sum(getattr(self.matrix, name).nbytes for name in _ARRAYS)) + self.pairs.nbytes
-        return arrays + _JOB_BYTES * len(self.jobs)
+        return arrays + _JOB_BYTES * len(self.asked.jobs)
 
-    def row(self, job: Job) -> int:
-        """The row of a job that is the same as far as goodput goes; -1 where there is none."""
-        row = self.row_of.get(job.id, -1)
-        return row if row >= 0 and _is_same(self.jobs[row], job) else -1
+    def rows(self, now: _Asked) -> IntVector:
+        """The row of each job (J',) that is the same as far as goodput goes; -1 where there is none."""
+        rows = np.fromiter(map(self.asked.row_of.get, now.row_of, repeat(-1)), np.int64, len(now.jobs))
+        # Nearly all have the very performance.
+        same = map(is_, self.asked.performances[rows].tolist(), now.performances.tolist())
+        is_known = np.fromiter(same, np.bool_, rows.size) & now.performances.astype(np.bool_)
+        is_known &= self.asked.is_elastic[rows] == now.is_elastic
+        for j in np.flatnonzero((rows >= 0) & ~is_known).tolist():
+            if not self.has(now.jobs[j]):
+                rows[j] = -1
+        return rows
+
+    def has(self, job: Job) -> bool:
+        """Whether there is a job that is the same as far as goodput goes."""
+        row = self.asked.row_of.get(job.id, -1)
+        return row >= 0 and _is_same(self.asked.jobs[row], job)
 
 
 _kept: list[_Round] = []
 _keeping = threading.Lock()
 
 
-def evaluate_round(jobs: Sequence[Job], configurations: ConfigurationSet, wanted: Mask) -> GoodputMatrix:
+def evaluate_round(snapshot: Snapshot, configurations: ConfigurationSet, wanted: Mask) -> GoodputMatrix:
     """Evaluate all jobs on all configurations; see `evaluate`, which gives the same, and raises the same."""
-    shared = with_shared_observations(jobs)
-    before = _most_alike(shared, configurations)
-    known = None if before is None else _known(before, shared, configurations, wanted)
-    matrix = evaluate(jobs, configurations, wanted, known)
-    if not len(configurations):
-        return matrix
-    has_model = np.zeros(len(jobs), dtype=np.bool_)
-    has_model[list(matrix.models)] = True
-    now = _Round(
-        jobs=tuple(shared),
-        row_of={job.id: j for j, job in enumerate(shared)},
-        configurations=configurations,
-        matrix=matrix,
-        pairs=wanted & has_model[:, None],
-    )
-    _keep(now, before)
+    asked = _Asked.of(snapshot, configurations)
+    before = _most_alike(asked)
+    known = None if before is None else _known(before, asked, wanted)
+    matrix = evaluate(snapshot.jobs, configurations, wanted, known)
+    if len(configurations):
+        pairs = wanted & matrix.models.astype(np.bool_)[:, None]
+        _keep(_Round(asked=asked, matrix=matrix, pairs=pairs), before)
     return matrix
 
 
@@ -98,21 +126,24 @@ def _keep(now: _Round, before: _Round | None) -> None:
         _kept[:] = rounds
 
 
-def _most_alike(jobs: Sequence[Job], configurations: ConfigurationSet) -> _Round | None:
+def _most_alike(asked: _Asked) -> _Round | None:
     """The round that has most of these jobs, by a sample; None where none has any."""
-    sample = jobs[:: max(1, len(jobs) // _SAMPLE)]
+    sample = asked.jobs[:: max(1, len(asked.jobs) // _SAMPLE)]
     with _keeping:
-        rounds = [each for each in _kept if each.configurations.gpu_types == configurations.gpu_types]
-    alike = [(sum(each.row(job) >= 0 for job in sample), each) for each in rounds]
+        gpu_types = asked.configurations.gpu_types
+        rounds = [each for each in _kept if each.asked.configurations.gpu_types == gpu_types]
+    alike = [(sum(map(each.has, sample)), each) for each in rounds]
     most, best = max(alike, key=lambda counted: counted[0], default=(0, None))
     return best if most else None
 
 
-def _known(before: _Round, jobs: Sequence[Job], configurations: ConfigurationSet, wanted: Mask) -> KnownPairs:
+def _known(before: _Round, asked: _Asked, wanted: Mask) -> KnownPairs:
     """What the round before tells of these jobs."""
-    found = [before.row(job) for job in jobs]
-    rows = np.array(found, dtype=np.int64)
-    columns = _columns(before.configurations, configurations)
+    rows = before.rows(asked)
+    columns = _columns(before.asked.configurations, asked.configurations)
+    if columns is not None:
+        # There is no telling what tables say of others.
+        rows[~before.matrix.models.astype(np.bool_)[rows]] = -1
     pairs = _taken(before.pairs, rows, columns)
     arrays: dict[str, Any] = {name: _taken(getattr(before.matrix, name), rows, columns) for name in _ARRAYS}
     # Of jobs with a model nothing else is known than these pairs.
@@ -121,16 +152,14 @@ def _known(before: _Round, jobs: Sequence[Job], configurations: ConfigurationSet
         pairs &= wanted
         for array in arrays.values():
             array[unwanted] = 0
-    return KnownPairs(
-        matrix=GoodputMatrix(**arrays),
-        models={j: before.matrix.models[row] for j, row in enumerate(found) if row in before.matrix.models},
-        pairs=pairs,
-    )
+    models = before.matrix.models[rows]
+    models[rows < 0] = None
+    return KnownPairs(matrix=GoodputMatrix(**arrays, models=models), jobs=rows >= 0, pairs=pairs)
 
 
 def _taken(values: NDArray[_T], rows: IntVector, columns: IntVector | None) -> NDArray[_T]:
     """Values (J', C') at rows and columns, 0 where either is -1; `columns` None: all."""
-    chosen = values[np.maximum(rows, 0)] if columns is None else values[np.ix_(np.maximum(rows, 0), columns)]
+    chosen = values.take(rows, axis=0, mode="wrap") if columns is None else values[np.ix_(rows, columns)]
     chosen[rows < 0] = 0
     if columns is not None:
         chosen[:, columns < 0] = 0
@@ -161,10 +190,11 @@ def _keys(configurations: ConfigurationSet) -> Iterator[tuple[float, ...]]:
 
 
 def _is_same(before: Job, now: Job) -> bool:
-    """Whether goodputs of both are the same: their models, or what they are fitted to, and who chooses the batch."""
+    """Whether goodputs of both are the same: their models or tables, or what models are fitted to, and who chooses the
+    batch."""
     own, other = before.performance, now.performance
     return (
-        isinstance(other, _MODELS)
+        other is not None
         and (own is other or own == other)
         and (before.adaptivity is Adaptivity.ELASTIC) is (now.adaptivity is Adaptivity.ELASTIC)
     )
