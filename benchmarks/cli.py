@@ -67,6 +67,10 @@ COMMANDS: Mapping[str, LazyCommand] = {
         "benchmarks.horizon.horizon_replays:main",
         "Replay all traces under horizon and the other policies, under load, and without parts of horizon.",
     ),
+    "horizon-bound": LazyCommand(
+        "benchmarks.horizon.horizon_bound:main",
+        "Bound from below the mean completion time on traces of Sia under any policy.",
+    ),
     "horizon-decisions": LazyCommand(
         "benchmarks.horizon.decisions:main",
         "Measure decisions of horizon by size: CPU by phase beside the targets, and how it grows.",

@@ -15,7 +15,7 @@ from executor.simulation.truth import Profiling
 from workloads.trace import Trace
 
 _HELIOS = tuple(f"helios/workload-{k}" for k in range(1, 6))
-_SIA_TRACES = (*_HELIOS, *(f"philly/workload-{k}" for k in range(1, 5)), "newtrace/workload-1", "newtrace/workload-2")
+SIA_TRACES = (*_HELIOS, *(f"philly/workload-{k}" for k in range(1, 5)), "newtrace/workload-1", "newtrace/workload-2")
 _LOADS = (0.5, 0.75, 1.0, 1.5, 2.0)
 _BY_TIME = {"objective": "completion_time"}
 _SIA_BY_TIME = Variant(name="sia, completion time", policy=policy("sia", {**_BY_TIME, "restart_price": 3}))
@@ -43,9 +43,9 @@ def _sia(asked: Asked) -> Iterator[Case]:
         _SIA_BY_TIME,
         Variant(name="horizon", policy=asked.horizon()),
     )
-    for trace in _SIA_TRACES:
+    for trace in SIA_TRACES:
         for variant in variants:
-            yield Case(trace=trace, variant=variant, make=partial(_of_sia, trace, variant))
+            yield Case(trace=trace, variant=variant, make=partial(of_sia, trace, variant))
 
 
 def _load(asked: Asked) -> Iterator[Case]:
@@ -59,7 +59,7 @@ def _load(asked: Asked) -> Iterator[Case]:
     )
     for load in _LOADS:
         for variant in variants:
-            make = partial(_of_sia, trace, variant, load=load)
+            make = partial(of_sia, trace, variant, load=load)
             yield Case(trace=trace, variant=variant, load=load, make=make)
 
 
@@ -80,7 +80,7 @@ def _ablation(asked: Asked) -> Iterator[Case]:
     for trace in _HELIOS:
         for variant in variants:
             for seed in range(asked.seeds if variant.is_random else 1):
-                make = partial(_of_sia, trace, variant, seed)
+                make = partial(of_sia, trace, variant, seed)
                 yield Case(trace=trace, variant=variant, seed=seed, make=make)
 
 
@@ -95,7 +95,7 @@ def _objectives(asked: Asked) -> Iterator[Case]:
     )
     for trace in _HELIOS:
         for variant in variants:
-            yield Case(trace=trace, variant=variant, make=partial(_of_sia, trace, variant))
+            yield Case(trace=trace, variant=variant, make=partial(of_sia, trace, variant))
 
 
 def _arena(asked: Asked) -> Iterator[Case]:
@@ -133,7 +133,8 @@ def hurried(trace: Trace, load: float) -> Trace:
     return replace(trace, jobs=tuple(replace(job, submit_s=job.submit_s / load) for job in trace.jobs))
 
 
-def _of_sia(trace: str, variant: Variant, seed: int = 0, *, load: float = 1.0) -> ReplaySetup:
+def of_sia(trace: str, variant: Variant, seed: int = 0, *, load: float = 1.0) -> ReplaySetup:
+    """A trace of Sia under a variant."""
     setup = sia_replays.setup_of(trace, variant.policy, variant.truth)
     return replace(setup, trace=hurried(setup.trace, load), seed=seed)
 

@@ -132,7 +132,7 @@ class MeasuredApplication:
         """Work per second of a training that takes so many accumulation steps before each that synchronises."""
         local, steps = np.array([float(local_batch)]), np.array([accumulation])
         epochs = slice(epoch, epoch + 1)
-        return float(self._speeds(gpu_type, gpus, local, steps, epochs, bandwidth_fraction)[0, 0])
+        return float(self.speeds(gpu_type, gpus, local, steps, epochs, bandwidth_fraction)[0, 0])
 
     def fixed_batch(self, gpu_type: str, gpus: _Gpus, batch: int) -> tuple[int, int]:
         """Local batch and accumulation steps of a training that keeps its global batch."""
@@ -169,10 +169,10 @@ class MeasuredApplication:
         per_replica = np.geomspace(lowest, self.batch.maximum, NUM_CANDIDATES) / num_replicas
         accumulation = np.ceil(per_replica / steps.max_local_batch(gpus)) - 1
         local = np.ceil(per_replica / (accumulation + 1))
-        speeds = self._speeds(gpu_type, gpus, local, accumulation, slice(None), bandwidth_fraction)
+        speeds = self.speeds(gpu_type, gpus, local, accumulation, slice(None), bandwidth_fraction)
         return np.asarray(speeds.max(axis=1))
 
-    def _speeds(
+    def speeds(
         self,
         gpu_type: str,
         gpus: _Gpus,
