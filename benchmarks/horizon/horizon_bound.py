@@ -115,7 +115,7 @@ def _row(trace: str, load: float, steps: int) -> Row:
     bound_h = round(lower_bound_s(problem, prices) / num_jobs / _S_PER_HOUR, 4)
     replayed = {
         row["variant"]: row["mean_h"]
-        for part in ("sia", "load")
+        for part in ("load", "sia")
         for row in json.loads((RESULTS / f"horizon_replays_{part}.json").read_text())["rows"]
         if (row["trace"], row["load"]) == (trace, load)
     }
