@@ -145,10 +145,10 @@ class Program:
                 left_s[k, :, c] = np.interp(np.maximum(0.0, needed_s - work_s[k]), own_s, kind.left_s)
         at = np.maximum(0.0, left_s / self._grid_s[:, 1, None, None] - _TINY)
         below = np.minimum(at.astype(np.int64), self._size - 1)
-        k, _, c = np.ogrid[: shape[0], : shape[1], : shape[2]]
+        of_kind, _, of_configuration = np.ogrid[: shape[0], : shape[1], : shape[2]]
         return _Step(
             spent_s=spent_s + restart_s[:, None, None],
-            below=(k * shape[1] + below) * shape[2] + c,
+            below=(of_kind * shape[1] + below) * shape[2] + of_configuration,
             share=np.minimum(1.0, at - below) if is_mixed else None,
         )
 
