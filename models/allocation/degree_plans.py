@@ -1,6 +1,7 @@
 """Plans of jobs that keep the degrees that they say: as fast as these are on each type of GPUs."""
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 from models.allocation.suika.planner import NoPlan
 from models.allocation.suika.start_plan import StartQuestion, find_start_plan
@@ -10,6 +11,7 @@ from models.parallelism.grid.options import GridOptions
 from models.parallelism.results import PlanEstimate, Rejection, RejectionReason, how_close
 from models.parallelism.training import Training, trained
 from models.performance.iteration.modelling import virtual_model
+from models.wording import counted
 from models.workload import Job, Parallelism
 from topology.cluster import Cluster
 
@@ -30,27 +32,44 @@ def degree_plans(
     rejections: list[Rejection] = []
     for (name, count), fraction in fractions.items():
         for training in ways if count == job.parallelism.num_gpus else ():
-            question = StartQuestion(
-                key=(trained(job.model, training), job.calibration and job.calibration.key),
-                model=trained(job.model, training),
-                calibration=job.calibration,
-                gpu_type=slowed(kinds[name], fraction),
-                gpus_per_node=sizes[name],
-                num_gpus=count,
-                degrees=job.parallelism,
-                training=training,
-            )
-            found = find_start_plan(question)
-            if found.plan is None:
-                assert found.why is not None  # noqa: S101 - else there were a plan
-                rejections.append(_rejection(job.parallelism, name, found.why))
-            elif (name, count) not in best or found.throughput > best[name, count].throughput:
-                num_nodes = len({node for node, _ in found.plan.gpus})
-                model = virtual_model(
-                    question.model, question.gpu_type, question.gpus_per_node, num_nodes, job.calibration
+            model = trained(job.model, training)
+            found = _plan(
+                StartQuestion(
+                    key=(model, job.calibration and job.calibration.key),
+                    model=model,
+                    calibration=job.calibration,
+                    gpu_type=slowed(kinds[name], fraction),
+                    gpus_per_node=sizes[name],
+                    num_gpus=count,
+                    degrees=job.parallelism,
+                    training=training,
                 )
-                best[name, count] = estimate(found.plan, model, _OPTIONS)
+            )
+            if isinstance(found, NoPlan):
+                rejections.append(_rejection(job.parallelism, name, found))
+            elif (name, count) not in best or found.throughput > best[name, count].throughput:
+                best[name, count] = found
     return best, min(rejections, key=how_close, default=None)
+
+
+@lru_cache(maxsize=1024)
+def _plan(question: StartQuestion) -> PlanEstimate | NoPlan:
+    degrees, size = question.degrees, question.gpus_per_node
+    assert degrees is not None  # noqa: S101 - of a job that keeps them
+    if question.num_gpus > size and size % degrees.tp:
+        return NoPlan(
+            reason="degrees",
+            detail=f"tensor degree {degrees.tp} does not divide nodes of {counted(size, 'GPU')}, which are given whole",
+            counts={"tp": degrees.tp},
+            remedy="a tensor degree that divides them",
+        )
+    found = find_start_plan(question)
+    if found.plan is None:
+        assert found.why is not None  # noqa: S101 - else there were a plan
+        return found.why
+    num_nodes = len({node for node, _ in found.plan.gpus})
+    model = virtual_model(question.model, question.gpu_type, size, num_nodes, question.calibration)
+    return estimate(found.plan, model, _OPTIONS)
 
 
 def _rejection(degrees: Parallelism, gpu_type: str, why: NoPlan) -> Rejection:

@@ -49,15 +49,15 @@ def degree_warnings(snapshot: Snapshot, policy: str) -> Iterator[Issue]:
 
 
 def degree_violations(snapshot: Snapshot, plan: Plan) -> Iterator[Issue]:
-    """Plans of other degrees than their jobs ask for; what stays where it is runs as it runs."""
+    """Plans of other degrees than their jobs ask for, or none; what runs on is as it runs."""
     jobs = {job.id: job for job in snapshot.jobs if keeps_degrees(job)}
     for k, item in enumerate(plan.allocations if jobs else ()):
         job, chosen = jobs.get(item.job_id), item.parallel_plan
-        if job is None or chosen is None or item.change is Change.KEPT:
+        if job is None or (item.change is Change.KEPT and chosen == job.parallel_plan):
             continue
-        if degrees_of(chosen) != job.parallelism:
+        if chosen is None or degrees_of(chosen) != job.parallelism:
             yield Issue(
                 code="wrong_parallelism",
                 pointer=f"/allocations/{k}/parallel_plan",
-                detail=f"is {chosen.notation()}; job {job.id!r} asks for {job.parallelism}",
+                detail=f"is {chosen.notation() if chosen else 'missing'}; job {job.id!r} asks for {job.parallelism}",
             )

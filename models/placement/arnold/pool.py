@@ -1,7 +1,7 @@
 """Nodes that a pre-training job may take: up, with every GPU free, of one GPU type and size, by minipod."""
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
 
@@ -11,6 +11,7 @@ from models.placement.occupancy import occupancy
 from models.workload import Snapshot
 from stowplan.arrays import IntVector
 from stowplan.living import OfLiving
+from topology.cluster import Node
 
 _Path = tuple[str, ...]
 
@@ -65,21 +66,37 @@ def _read_pool(snapshot: Snapshot, gpu_type: str, tier: str) -> NodePool | None:
     state = occupancy(snapshot)
     busy = {node for slices in state.running.values() for node, _ in slices}
     whole = (1 << gpus_per_node) - 1
-    by_path: defaultdict[_Path, list[str]] = defaultdict(list)
-    for i, (node, mask) in enumerate(zip(cluster.nodes, state.free_masks, strict=True)):
-        if node.gpu_type == gpu_type and node.num_gpus == gpus_per_node:
-            members = by_path[node.path]
-            if mask == whole and i not in busy:
-                members.append(node.id)
-    minipods: defaultdict[_Path, dict[_Path, list[str]]] = defaultdict(dict)
-    for path, members in by_path.items():
-        minipods[path[:depth]][path] = members
+    like = [
+        (node, mask == whole and i not in busy)
+        for i, (node, mask) in enumerate(zip(cluster.nodes, state.free_masks, strict=True))
+        if node.gpu_type == gpu_type and node.num_gpus == gpus_per_node
+    ]
+    minipods, nodes = by_minipod([node for node, is_free in like if is_free], depth, among=[node for node, _ in like])
     return NodePool(
         gpu_type=gpu_type,
         gpus_per_node=gpus_per_node,
-        minipods=tuple("/".join(prefix) for prefix in sorted(minipods)),
-        nodes=tuple(_hand_out_order(minipods[prefix], depth) for prefix in sorted(minipods)),
+        minipods=minipods,
+        nodes=nodes,
         num_other_size=sizes.total() - sizes[gpus_per_node],
+    )
+
+
+def by_minipod(
+    free: Iterable[Node], depth: int, among: Iterable[Node] = ()
+) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
+    """Labels and free nodes of minipods, as `NodePool` has them; `depth`: units that name a minipod; `among`: nodes
+    whose minipods are named, too."""
+    by_path: defaultdict[_Path, list[str]] = defaultdict(list)
+    for node in among:
+        by_path[node.path]
+    for node in free:
+        by_path[node.path].append(node.id)
+    minipods: defaultdict[_Path, dict[_Path, list[str]]] = defaultdict(dict)
+    for path, members in by_path.items():
+        minipods[path[:depth]][path] = members
+    return (
+        tuple("/".join(prefix) for prefix in sorted(minipods)),
+        tuple(_hand_out_order(minipods[prefix], depth) for prefix in sorted(minipods)),
     )
 
 

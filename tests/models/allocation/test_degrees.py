@@ -7,7 +7,7 @@ import pytest
 from models.allocation.degrees import degree_violations, degree_warnings
 from models.allocation.horizon.parameters import HorizonParameters
 from models.allocation.sia.parameters import SiaParameters
-from models.plan import Change, PlanOutcome, PlanRequest
+from models.plan import Change, JobAllocation, PlanOutcome, PlanRequest
 from models.planning import plan
 from models.policy import Parameters
 from models.workload import Adaptivity, Job, Parallelism, Snapshot
@@ -64,14 +64,36 @@ def test_degrees_that_the_model_does_not_admit_leave_the_job_out_with_the_reason
         assert words in left.detail
 
 
-def test_the_check_sees_other_degrees_but_not_where_the_job_stays() -> None:
-    """What runs is kept as it runs."""
+def test_tensor_groups_that_leave_gpus_of_whole_nodes_over_leave_the_job_out_and_no_other() -> None:
+    """Six of eight GPUs a node; the other job is planned."""
+    wrong = replace(JOB, transformer=replace(LARGE, num_heads=24, hidden_size=3072))
+    wrong = replace(wrong, parallelism=Parallelism(tp=6, pp=4, dp=1))
+    snapshot = Snapshot(cluster=racks(2, 2), jobs=(wrong, replace(JOB, id="other", min_gpus=1, max_gpus=8)))
+    outcome = plan(PlanRequest(snapshot=snapshot, parameters=SiaParameters()))
+    assert outcome.plan is not None
+    assert [item.job_id for item in outcome.plan.allocations] == ["other"]
+    (left,) = outcome.plan.unplaced
+    assert "tensor degree 6 does not divide nodes of 8 GPUs" in left.detail
+
+
+def test_the_check_sees_other_degrees_and_missing_plans_but_not_what_runs_on() -> None:
+    """What runs is kept as it runs; a plan that nobody knew of is none that runs."""
     snapshot = Snapshot(cluster=racks(2, 2), jobs=(JOB,))
     outcome = plan(PlanRequest(snapshot=snapshot, parameters=SiaParameters()))
     assert outcome.plan is not None
-    other = replace(snapshot, jobs=(replace(JOB, parallelism=Parallelism(tp=2, pp=3, dp=4)),))
-    (issue,) = degree_violations(other, outcome.plan)
-    assert (issue.code, issue.pointer) == ("wrong_parallelism", "/allocations/0/parallel_plan")
-    kept = replace(outcome.plan, allocations=tuple(replace(a, change=Change.KEPT) for a in outcome.plan.allocations))
-    assert not [*degree_violations(other, kept)]
+    (item,) = outcome.plan.allocations
+    asked = replace(JOB, parallelism=Parallelism(tp=2, pp=3, dp=4), current=item.gpus)
+    kept = replace(item, change=Change.KEPT)
+
+    def faults(job: Job, given: JobAllocation) -> list[str]:
+        changed = replace(outcome.plan, allocations=(given,)) if outcome.plan else None
+        assert changed is not None
+        return [issue.pointer for issue in degree_violations(replace(snapshot, jobs=(job,)), changed)]
+
+    assert faults(asked, item) == ["/allocations/0/parallel_plan"]
+    assert faults(asked, kept) == ["/allocations/0/parallel_plan"]
+    assert faults(JOB, replace(item, parallel_plan=None)) == ["/allocations/0/parallel_plan"]
+    assert faults(replace(asked, parallel_plan=item.parallel_plan), kept) == []
+    assert faults(asked, replace(kept, parallel_plan=None)) == []
+    assert faults(JOB, item) == []
     assert not [*degree_warnings(snapshot, "sia")]

@@ -18,10 +18,10 @@ from models.workload import Job, Parallelism, Snapshot
 from solver.options import SolveOptions
 from solver.registry import EXACT
 from stowplan.errors import InputError
-from tests.models.allocation.horizon.test_trainings import LARGE, racks
+from tests.models.allocation.horizon.test_trainings import KIND, LARGE, racks
 from tests.models.placement.scenes import dice
 from topology.calendar import CalendarEntry, EntryKind
-from topology.cluster import Cluster
+from topology.cluster import Cluster, Node, Tier
 
 OPTIONS = SolveOptions(solver="decomposition", relative_gap=0.01)
 
@@ -60,10 +60,21 @@ def hosts(item: JobAllocation) -> tuple[str, ...]:
     return tuple(dict.fromkeys(node for node, _ in item.rank_gpus))
 
 
+def degrees(job: Job) -> Parallelism:
+    """Those that it says."""
+    assert job.parallelism is not None
+    return job.parallelism
+
+
+def speed(item: JobAllocation) -> float:
+    """Samples per second."""
+    assert item.expected_goodput is not None
+    return item.expected_goodput
+
+
 def eq4(snapshot: Snapshot, job: Job, item: JobAllocation, alpha: float) -> float:
     """The objective of Arnold."""
-    assert job.parallelism is not None
-    matrix = communication_matrix(job.parallelism, 8)
+    matrix = communication_matrix(degrees(job), 8)
     cells = np.array(hosts(item)).reshape(matrix.num_columns, matrix.num_rows).T.tolist()
     return measure(units_of(snapshot, cells, 0)).objective_eq4(alpha, SchedulingUnit.PP)
 
@@ -120,6 +131,54 @@ def test_an_affinity_out_of_range_and_a_cluster_without_minipods_are_refused() -
     snapshot = Snapshot(cluster=racks(2, 2), jobs=(Job(id="j", transformer=LARGE, remaining_iterations=1.0),))
     (issue,) = policy_issues(snapshot, HorizonParameters(alpha=0.3))
     assert (issue.code, issue.pointer) == ("no_minipod_tier", "/cluster/minipod_tier")
+
+
+def test_a_job_stays_in_the_zone_that_its_class_promises() -> None:
+    """Four minipods of one node are a zone with half the bandwidth; fewer minipods lie in two zones with a tenth."""
+    zones = {"z0": (1, 1, 1, 1), "z1": (3,), "z2": (3,)}
+    nodes = tuple(
+        Node(id=f"{zone}p{k}n{i}", gpu_type="gpu", num_gpus=8, path=(zone, f"{zone}p{k}"))
+        for zone, sizes in zones.items()
+        for k, size in enumerate(sizes)
+        for i in range(size)
+    )
+    cluster = Cluster(
+        gpu_types=(KIND,),
+        nodes=nodes,
+        tiers=(Tier(name="zone", bandwidth_fraction=0.5), Tier(name="pod")),
+        core_bandwidth_fraction=0.1,
+        minipod_tier="pod",
+    )
+    snapshot = Snapshot(cluster=cluster, jobs=(training(dice(0), "j", 32),))
+    assert {name[:2] for name in hosts(allocations(snapshot, 0.0)["j"])} == {"z0"}
+
+
+def test_nodes_of_another_size_are_not_taken() -> None:
+    """Most nodes have four GPUs, which the job, on whole nodes of eight, does not lie on."""
+    made = racks(2, 2, 2, 5, 5, 5, core=1.0)
+    nodes = tuple(replace(node, num_gpus=4) if node.path[0] in ("r3", "r4", "r5") else node for node in made.nodes)
+    job = training(dice(0), "j", 32)
+    snapshot = Snapshot(cluster=replace(made, nodes=nodes, minipod_tier="rack"), jobs=(job,))
+    got = allocations(snapshot, 0.3)["j"]
+    assert {name[:2] for name in hosts(got)} <= {"r0", "r1", "r2"}
+    assert eq4(snapshot, job, got, 0.3) == pytest.approx(0.3 * 2 + 0.7 * (1 if degrees(job).pp <= 2 else 2))
+
+
+def test_who_is_slower_for_it_is_told() -> None:
+    """By the model; the affinity is the user's."""
+    told = 0
+    for seed in range(30):
+        rng = dice(seed)
+        jobs = tuple(training(rng, f"j{k}", 32, 64) for k in range(3))
+        snapshot = Snapshot(cluster=fabric(rng, core=0.25), jobs=jobs)
+        before = allocations(snapshot, None)
+        outcome = plan(PlanRequest(snapshot=snapshot, parameters=HorizonParameters(alpha=1.0), options=OPTIONS))
+        assert outcome.plan is not None
+        ratio = {it.job_id: speed(it) / speed(before[it.job_id]) for it in outcome.plan.allocations}
+        (*said,) = [issue.detail for issue in outcome.warnings if issue.code == "aligned_slower"]
+        assert bool(said) == (min(ratio.values()) < 0.99)
+        told += len(said)
+    assert told
 
 
 def test_nodes_that_the_calendar_keeps_are_not_had() -> None:
