@@ -282,6 +282,7 @@ def _fig12() -> Document:
                     "transformer": {
                         "num_layers": 32,
                         "hidden_size": 3328,
+                        "num_heads": 104,
                         "vocabulary_size": 50257,
                         "sequence_length": 4096,
                         "global_batch": 384,

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from models.dimensions import Dimensions
 from models.placement.arnold.parameters import ArnoldParameters
 from models.placement.arnold.selection import Selection, select
 from models.placement.arnold.volumes import num_microbatches
@@ -83,6 +84,11 @@ def _warnings(selection: Selection) -> Iterator[Issue]:
         detail = f"{others} of GPU type {pool.gpu_type!r} left out: only those with {size} are used"
         yield _warning("mixed_node_sizes", "/cluster/nodes", detail)
     if job.transformer is not None:
+        heads, tp = Dimensions.of(job.transformer).heads, selection.parallelism.tp
+        if heads % tp:
+            whose = "num_heads is" if job.transformer.num_heads else "num_heads, which is not given, is taken as"
+            detail = f"{whose} {heads}, which tp {tp} does not divide: no trainer shares such heads"
+            yield _warning("heads_not_divisible", f"{at}/transformer/num_heads", detail)
         num = num_microbatches(job.transformer, selection.parallelism)
         if not num.is_integer():
             detail = f"global_batch {job.transformer.global_batch} makes {num:.3g} micro-batches per replica"

@@ -170,6 +170,18 @@ def test_a_batch_that_does_not_divide_is_a_warning() -> None:
     assert found(job) == [("batch_not_divisible", "/jobs/0/transformer")]
 
 
+def test_heads_that_tensor_ranks_cannot_share_are_a_warning() -> None:
+    # 52 heads of 64 are assumed for Fig. 12's hidden size; 104 of 32 are shared by 8.
+    narrow = replace(GPT_24B, hidden_size=3328)
+    (issue,) = issues(pretraining(6, 2, transformer=narrow))
+    assert (issue.code, issue.pointer) == ("heads_not_divisible", "/jobs/0/transformer/num_heads")
+    assert issue.severity is Severity.WARNING
+    assert "not given, is taken as 52, which tp 8" in issue.detail
+    few = issues(pretraining(6, 2, transformer=replace(narrow, num_heads=13)))
+    assert "num_heads is 13, which tp 8" in few[0].detail
+    assert issues(pretraining(6, 2, transformer=replace(narrow, num_heads=104))) == []
+
+
 @pytest.mark.parametrize("unit", SchedulingUnit)
 def test_the_unit_does_not_matter_here(unit: SchedulingUnit) -> None:
     assert found(pretraining(6, 2), parameters=ArnoldParameters(alpha=0.5, scheduling_unit=unit)) == []
