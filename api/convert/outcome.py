@@ -1,6 +1,8 @@
 """What planning ended with: from the planner's type to the document that is stored and sent, and back."""
 
 from collections.abc import Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
 
 from api.convert.ahead import ahead_from_document, ahead_to_document
 from api.convert.issues import issue_documents
@@ -24,6 +26,7 @@ from api.schemas.plan import (
     TimingsDoc,
     UnplacedJobDoc,
 )
+from models.parallel_plan import Gpu
 from models.plan import (
     JobAllocation,
     PhaseTimes,
@@ -120,13 +123,13 @@ def _allocations(plan: Plan, snapshot: Snapshot) -> Iterator[JobAllocationDoc]:
     for allocation in plan.allocations:
         current = snapshot.jobs[row_of(snapshot)[allocation.job_id]].current
         plan_ = allocation.parallel_plan
-        ranked = plan.pretraining is not None and plan.pretraining.job_id == allocation.job_id
+        is_pretraining = plan.pretraining is not None and plan.pretraining.job_id == allocation.job_id
         yield JobAllocationDoc(
             **{
                 **{name: getattr(allocation, name) for name in JobAllocation.__slots__},
                 "gpus": map_from_slices(allocation.gpus),
                 "previous": None if current is None else map_from_slices(current),
-                "ranks": tuple(_ranks(allocation.gpus)) if ranked else None,
+                "ranks": tuple(_ranks(allocation.rank_gpus)) if plan_ is not None or is_pretraining else None,
                 "parallel_plan": None if plan_ is None else plan_to_document(plan_),
                 "launch": None if plan_ is None else launch_document(plan_),
                 "expansions": expansions_to_documents(allocation.expansions),
@@ -134,12 +137,13 @@ def _allocations(plan: Plan, snapshot: Snapshot) -> Iterator[JobAllocationDoc]:
         )
 
 
-def _ranks(slices: Sequence[NodeGpus]) -> Iterator[RankedHost]:
-    """Hosts in rank order; every GPU holds one rank."""
+def _ranks(places: Sequence[Gpu]) -> Iterator[RankedHost]:
+    """Hosts in rank order, one whose ranks are in pieces once for each; every GPU holds one rank."""
     first_rank = 0
-    for slice_ in slices:
-        yield RankedHost(node=slice_.node, first_rank=first_rank, gpus=slice_.gpus)
-        first_rank += len(slice_.gpus)
+    for node, part in groupby(places, key=itemgetter(0)):
+        gpus = tuple(gpu for _, gpu in part)
+        yield RankedHost(node=node, first_rank=first_rank, gpus=gpus)
+        first_rank += len(gpus)
 
 
 def _unplaced(job: UnplacedJob) -> UnplacedJobDoc:

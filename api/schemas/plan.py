@@ -67,7 +67,7 @@ class ScoreTermDoc(Document):
 
 
 class RankedHost(Document):
-    """GPUs of one host of a pre-training job; they hold ranks `first_rank` onwards, in the order given."""
+    """GPUs of one host of a job; they hold ranks `first_rank` onwards, in the order given."""
 
     node: str
     first_rank: int
@@ -102,7 +102,8 @@ class JobAllocationDoc(Document):
     expansions: tuple[ExpansionDoc, ...] = ()
     """Suika: GPUs beyond the basic demand, oldest first; give them back as `expansions` of the job."""
     ranks: tuple[RankedHost, ...] | None = None
-    """Rank order of a pre-training job."""
+    """Rank order of a pre-training job of `arnold`, and of a 3D plan, whose `launch` says the same by rank; a host
+    whose ranks are not consecutive stands once for each piece."""
 
 
 class UnplacedJobDoc(Document):

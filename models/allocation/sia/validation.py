@@ -64,7 +64,8 @@ def goodput_policy_issues(snapshot: Snapshot, parameters: SiaParameters, policy:
         issues += faults.get(k, ())
         if not takes_work and jobs[k].id in taken.running:
             issues += _placement_warnings(f"/jobs/{k}", jobs[k], snapshot, taken)
-    return [*issues, *_remaining_warnings(snapshot, parameters), *degree_warnings(snapshot, policy)]
+    said_once = (_remaining_warnings(snapshot, parameters), _rank_warnings(snapshot))
+    return [*issues, *(issue for found in said_once for issue in found), *degree_warnings(snapshot, policy)]
 
 
 def _job_issues(
@@ -128,6 +129,26 @@ def _remaining_warnings(snapshot: Snapshot, parameters: SiaParameters) -> Iterat
             pointer=f"/jobs/{unknown[0]}/remaining_iterations",
             detail=f"it is not known how much is left of {counted(len(unknown), 'job')}, taken to be as much as the "
             "median of the others; give remaining_iterations, with a performance or a model that has a batch",
+            severity=Severity.WARNING,
+        )
+
+
+def _rank_warnings(snapshot: Snapshot) -> Iterator[Issue]:
+    """Whose ranks may be told to swap GPUs although the job stays: once, at the first job."""
+    jobs = snapshot.jobs
+
+    def is_unknown(job: Job) -> bool:
+        is_planned = job.model is not None and job.performance is None
+        return is_planned and job.parallel_plan is None and sum(len(part.gpus) for part in job.current or ()) > 1
+
+    lacks = roll_of(snapshot).each("lacks ranks", np.bool_, lambda rows: (is_unknown(jobs[k]) for k in rows))
+    unknown = np.flatnonzero(lacks).tolist()
+    if unknown:
+        yield Issue(
+            code="ranks_unknown",
+            pointer=f"/jobs/{unknown[0]}/parallel_plan",
+            detail=f"which ranks are on which GPUs is not known of {counted(len(unknown), 'running job')}, which may "
+            "be given another plan or order where they are; give the plan that they run back as parallel_plan",
             severity=Severity.WARNING,
         )
 

@@ -433,7 +433,7 @@ def test_an_outcome_survives_the_round_trip() -> None:
     assert outcome_from_document(document, timings) == outcome
     ranks = document.allocations[0].ranks
     assert ranks is not None
-    assert [(host.node, host.first_rank) for host in ranks] == [("n1", 0), ("n0", 2)]
+    assert [(host.node, host.first_rank, host.gpus) for host in ranks] == [("n1", 0, (0, 1)), ("n0", 2, (1, 0))]
     launch = document.allocations[0].launch
     assert launch is not None
     assert [(rank.node, rank.gpu, rank.local_rank, rank.pp, rank.dp, rank.tp) for rank in launch.ranks] == [

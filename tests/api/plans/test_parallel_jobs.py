@@ -51,6 +51,8 @@ def test_every_policy_gives_plans_that_can_be_launched_and_posted_again(client: 
         launch = allocation["launch"]
         assert sorted((rank["node"], rank["gpu"]) for rank in launch["ranks"]) == sorted(places)
         assert [rank["rank"] for rank in launch["ranks"]] == list(range(len(places)))
+        ranked = [(host["node"], gpu) for host in allocation["ranks"] for gpu in host["gpus"]]
+        assert ranked == [(rank["node"], rank["gpu"]) for rank in launch["ranks"]]
         assert launch["hostfile"].count("\n") == len(allocation["gpus"])
         given = {name: allocation[name] for name in ("parallel_plan", "expansions")}
         jobs.append({**job, "current": allocation["gpus"], **given})

@@ -9,12 +9,13 @@ import pytest
 
 from models.allocation.horizon.parameters import HorizonParameters
 from models.allocation.horizon.validation import policy_issues
+from models.performance.goodput.spec import ThroughputTable
 from models.placement.arnold.matrix import communication_matrix
 from models.placement.arnold.parameters import ArnoldParameters, SchedulingUnit
 from models.placement.arnold.spread import measure, units_of
 from models.plan import Change, JobAllocation, PlanRequest
 from models.planning import plan
-from models.workload import Job, Parallelism, Snapshot
+from models.workload import Job, NodeGpus, Parallelism, Snapshot
 from solver.options import SolveOptions
 from solver.registry import EXACT
 from stowplan.errors import InputError
@@ -122,6 +123,33 @@ def test_beside_others_the_largest_is_spread_no_further_and_who_stays_stays(seed
     later = allocations(replace(snapshot, jobs=tuple(running)), 0.3)
     assert {item.change for item in later.values()} == {Change.KEPT}
     assert all(later[name].parallel_plan == item.parallel_plan for name, item in now.items())
+
+
+def test_a_running_job_that_does_not_say_its_ranks_is_warned_of() -> None:
+    """Without its plan it stays where it is, in the order of the plan that is made for it there; said once."""
+    job = replace(training(dice(2), "j", 64), parallelism=Parallelism(tp=8, pp=2, dp=4))
+    snapshot = Snapshot(cluster=replace(racks(4, 2, 4), minipod_tier="rack"), jobs=(job,))
+    first = allocations(snapshot, 0.3)["j"]
+    silent = replace(job, current=first.gpus)
+
+    def warned(*jobs: Job) -> list[tuple[str, str]]:
+        told = policy_issues(replace(snapshot, jobs=jobs), HorizonParameters(alpha=0.3))
+        return [(issue.pointer, issue.detail) for issue in told if issue.code == "ranks_unknown"]
+
+    kept = allocations(replace(snapshot, jobs=(silent,)), 0.3)["j"]
+    assert (kept.change, kept.gpus) == (Change.KEPT, first.gpus)
+    assert hosts(kept) != hosts(first)
+    other = Job(id="k", transformer=LARGE, current=(NodeGpus(node="r1n0", gpus=(0, 1)),))
+    ((pointer, detail),) = warned(replace(job, id="w"), silent, other)
+    assert pointer == "/jobs/1/parallel_plan"
+    assert "is not known of 2 running jobs" in detail
+    assert "give the plan that they run back as parallel_plan" in detail
+    # Waiting, told, on one GPU, with a performance of its own: nothing can be exchanged unseen.
+    told = replace(silent, parallel_plan=first.parallel_plan)
+    alone = replace(other, current=(NodeGpus(node="r1n0", gpus=(0,)),))
+    measured = replace(other, performance=ThroughputTable(entries=()))
+    assert not warned(replace(job, id="w"), told, alone)
+    assert not warned(measured)
 
 
 def test_an_affinity_out_of_range_and_a_cluster_without_minipods_are_refused() -> None:
