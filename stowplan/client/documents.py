@@ -1720,7 +1720,7 @@ class RankDoc(TypedDict, closed=True):
 
 class RankedHost(TypedDict, closed=True):
     """
-    GPUs of one host of a pre-training job; they hold ranks `first_rank` onwards, in the order given.
+    GPUs of one host of a job; they hold ranks `first_rank` onwards, in the order given.
     """
 
     node: str
@@ -5602,7 +5602,8 @@ class JobAllocationDoc(TypedDict, closed=True):
     """
     ranks: NotRequired[list[RankedHost] | None]
     """
-    Rank order of a pre-training job.
+    Rank order of a pre-training job of `arnold`, and of a 3D plan, whose `launch` says the same by rank; a host
+    whose ranks are not consecutive stands once for each piece.
     """
 
 
