@@ -64,8 +64,8 @@ def goodput_policy_issues(snapshot: Snapshot, parameters: SiaParameters, policy:
         issues += faults.get(k, ())
         if not takes_work and jobs[k].id in taken.running:
             issues += _placement_warnings(f"/jobs/{k}", jobs[k], snapshot, taken)
-    said_once = (_remaining_warnings(snapshot, parameters), _rank_warnings(snapshot))
-    return [*issues, *(issue for found in said_once for issue in found), *degree_warnings(snapshot, policy)]
+    issues += [*_remaining_warnings(snapshot, parameters), *_rank_warnings(snapshot)]
+    return [*issues, *degree_warnings(snapshot, policy)]
 
 
 def _job_issues(
