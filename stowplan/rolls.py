@@ -52,8 +52,9 @@ class Roll(Generic[K]):
         self.things = things
         self._place = dict(zip(map(id, things), range(len(things)), strict=True))
         self._found: dict[str, _Found] = {}
-        # Much is found beside the same arrays: where two of them differ is found once.
-        self._compared: dict[tuple[int, int, bool], tuple[NDArray[Any], NDArray[Any], Mask]] = {}
+        # Much is found beside the same arrays: where two of them differ is found once. Only what is carried over is
+        # compared a bounded number of times.
+        self._compared: dict[tuple[int, int], tuple[NDArray[Any], NDArray[Any], Mask]] = {}
         self._before = before
         self._rows: IntVector = np.zeros(0, dtype=np.int64)
         if before is not None:
@@ -104,21 +105,24 @@ class Roll(Generic[K]):
         """The records that were not there, or beside something else."""
         is_new = self._is_other if is_carried else np.zeros(len(self.things), dtype=np.bool_)
         for before, now in zip(known.beside, beside, strict=True):
-            if is_carried or before is not now:
-                is_new = is_new | self._differs(before, now, is_carried=is_carried)
+            if is_carried:
+                is_new = is_new | self._differs_from(before, now)
+            elif before is not now:
+                is_new = is_new | _differs(before, now)
         return is_new.nonzero()[0]
 
-    def _differs(self, before: NDArray[Any], now: NDArray[Any], *, is_carried: bool) -> Mask:
-        key = id(before), id(now), is_carried
-        known = self._compared.get(key)
+    def _differs_from(self, before: NDArray[Any], now: NDArray[Any]) -> Mask:
+        """Where an array is other than one of the roll before."""
+        known = self._compared.get((id(before), id(now)))
         if known is None:
-            there = before[self._rows] if is_carried else before
-            if now.dtype == np.object_:
-                differs: Mask = np.fromiter(map(is_not, there.tolist(), now.tolist()), np.bool_, now.size)
-            else:
-                differs = there != now if now.ndim == 1 else (there != now).any(axis=1)
-            known = self._compared[key] = before, now, differs
+            known = self._compared[id(before), id(now)] = before, now, _differs(before[self._rows], now)
         return known[2]
+
+
+def _differs(before: NDArray[Any], now: NDArray[Any]) -> Mask:
+    if now.dtype == np.object_:
+        return np.fromiter(map(is_not, before.tolist(), now.tolist()), np.bool_, now.size)
+    return np.asarray(before != now if now.ndim == 1 else (before != now).any(axis=1))
 
 
 def objects(things: Iterable[object], count: int) -> NDArray[Any]:

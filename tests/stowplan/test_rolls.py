@@ -142,6 +142,22 @@ def test_a_roll_goes_with_its_owner_and_no_roll_keeps_those_before_the_last() ->
     assert all(each() is None for each in gone)
 
 
+def test_what_is_found_again_beside_another_array_leaves_nothing_behind() -> None:
+    rolls: Rolls[Owner, Thing] = Rolls()
+    first = Owner(tuple(Thing(k) for k in range(3)))
+    second, finder = Owner(first.things[1:]), Finder()
+    finder.of(rolls.of(first, first.things), first.things, np.zeros(3), None, 1)
+    roll = rolls.of(second, second.things)
+    beside: list[weakref.ref[NDArray[Any]]] = []
+    for k in range(5):
+        numbers = np.full(2, float(k))
+        beside.append(weakref.ref(numbers))
+        finder.of(roll, second.things, numbers, None, 1)
+        del numbers
+    # The first was compared with that of the roll before, the last is what it was found beside.
+    assert [each() is None for each in beside] == [False, True, True, True, False]
+
+
 def test_no_two_places_find_something_by_the_same_name() -> None:
     asked = [
         node.args[0]
