@@ -102,7 +102,7 @@ def base_of(text: bytes) -> str | None:
     """What a request says that it changes; None where it says nothing, or is no request."""
     try:
         return _CHANGING.decode(text).snapshot.base
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
 

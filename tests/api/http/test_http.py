@@ -43,7 +43,9 @@ def test_malformed_json_names_the_place(client: httpx.Client, path: str) -> None
     assert "line 2 column 16" in str(problem["detail"])
 
 
-@pytest.mark.parametrize("content", [b"", b"\xff", b"[" * 100_000, b'{"policy": "\\ud800"}'])
+@pytest.mark.parametrize(
+    "content", [b"", b"\xff", b"[" * 100_000, b'{"policy": "\\ud800"}', b'{"snapshot": {"base": "\xff"}}']
+)
 def test_what_is_not_json_is_refused(client: httpx.Client, content: bytes) -> None:
     _problem(client.post("/v1/plans", content=content, headers=JSON), 400, "malformed_json")
 

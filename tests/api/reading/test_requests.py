@@ -250,6 +250,7 @@ def test_who_has_but_the_name_of_a_base_lacks_it_unless_it_is_kept() -> None:
         (b'{"snapshot": {"base": "plan-1", "jobs": {}}, "policy": "sia"}', "plan-1"),
         (b'{"snapshot": {"cluster": {}, "jobs": [{"base": "plan-1"}]}}', None),
         (b'{"snapshot": {"base": 1}}', None),
+        (b'{"snapshot": {"base": "\xff"}}', None),
         (b'{"snapshot": []}', None),
         (b'{"base": "plan-1"}', None),
         (b'{"snapshot": {"base": "plan-1"', None),
