@@ -1,7 +1,9 @@
-"""Is the goodput of a job what its model says, of its configuration and of where it was placed? Knows no solver.
+"""Is the goodput of a job what its model says, of its configuration and of where it was placed, or what its table
+says? Knows no solver.
 
-Computed again from the model, the plan's batch and the nodes' paths, one number at a time (Pollux section 3, see
-`models.performance.goodput.throughput`, with which it shares no code). That a batch is the best one is not checked.
+Computed again from the job's own model, the plan's batch and the nodes' paths, one number at a time (Pollux section 3,
+see `models.performance.goodput.throughput`, with which it shares no code); looked up again in its own table. Not
+checked is that a batch is the best one, nor the model that was fitted to observations.
 """
 
 import math
@@ -14,7 +16,7 @@ from models.allocation.spread_check import SpreadAudit
 from models.configurations import ConfigurationSet
 from models.performance.goodput.bootstrap import scaling_parameters
 from models.performance.goodput.matrix import GoodputMatrix
-from models.performance.goodput.spec import GoodputModel
+from models.performance.goodput.spec import GoodputModel, GoodputObservations, GoodputTable, ThroughputTable
 from models.placement.check import given_to
 from models.plan import JobAllocation, Plan
 from models.roll import roll_of
@@ -30,7 +32,7 @@ def goodput_violations(
     audit: SpreadAudit,
     promised: Mapping[str, float] | None = None,
 ) -> Iterator[Issue]:
-    """Allocations of jobs with a model whose goodput is wrong: in the objective, or as the plan predicts it.
+    """Allocations of jobs with a performance whose goodput is wrong: in the objective, or as the plan predicts it.
 
     Parameters
     ----------
@@ -46,7 +48,7 @@ def goodput_violations(
     share_of = {} if promised is None else promised
 
     def columns(rows: list[int]) -> Iterator[int]:
-        """The configuration of each job that is said to reach something; -1 for none."""
+        """The configuration of each allocation; -1 for none."""
         types = [configurations.gpu_types[t] for t in configurations.type_index.tolist()]
         fields_of = configurations.num_nodes.tolist(), configurations.num_gpus.tolist()
         fractions = configurations.bandwidth_fraction.tolist()
@@ -54,7 +56,7 @@ def goodput_violations(
         index = {shape: c for c, shape in enumerate(shapes)}
         items: list[JobAllocation | None] = given[rows].tolist()
         for item in items:
-            if item is None or item.expected_goodput is None:
+            if item is None:
                 yield -1
             else:
                 yield index.get((item.gpu_type, len(item.gpus), item.num_gpus, share_of.get(item.job_id)), -1)
@@ -75,12 +77,16 @@ def goodput_violations(
 
     def faults(i: int, k: int) -> Iterator[Issue]:
         """What is wrong with allocation `k`, that of job `i`."""
-        if c[i] < 0 or models[i] is None:
-            return
-        allocation, model = given[i], models[i]
+        own = jobs[i].performance
+        known = models[i] if isinstance(own, GoodputObservations) else own
+        allocation = given[i]
         goodput, *steps = (array[i].item() for array in numbers)
+        expected = allocation and allocation.expected_goodput
+        # A job may keep GPUs on which nothing is known of it.
+        if c[i] < 0 or known is None or (expected is None and goodput == 0):
+            return
         share = audit.at_best(allocation.gpu_type, len(allocation.gpus)) if promised is None else promised[jobs[i].id]
-        counted = _goodput(model, allocation, share, *steps)
+        counted = _reached(known, allocation, share, *steps)
         if not math.isclose(counted, goodput, rel_tol=TOLERANCE):
             yield Issue(
                 code="wrong_goodput",
@@ -89,13 +95,12 @@ def goodput_violations(
                 f"configuration is {counted}",
             )
         said = allocation.batch_size or 0, allocation.local_batch_size or 0, (allocation.accumulation_steps or 1) - 1
-        right = _goodput(model, allocation, audit.here(allocation), *said)
-        if not math.isclose(right, allocation.expected_goodput, rel_tol=TOLERANCE):
+        right = _reached(known, allocation, audit.here(allocation), *said)
+        if expected is not None and not math.isclose(right, expected, rel_tol=TOLERANCE):
             yield Issue(
                 code="wrong_goodput",
                 pointer=f"/allocations/{k}/expected_goodput",
-                detail=f"job {allocation.job_id!r} is said to reach {allocation.expected_goodput}; where it is it "
-                f"reaches {right}",
+                detail=f"job {allocation.job_id!r} is said to reach {expected}; where it is it reaches {right}",
             )
 
     # What was found right of the very job and model on the very GPUs, with the same numbers, is not computed again.
@@ -111,6 +116,22 @@ def goodput_violations(
         place = {allocation.job_id: k for k, allocation in enumerate(plan.allocations)}
         wrong = ((place[jobs[i].id], i) for i in np.flatnonzero(~is_right).tolist())
         yield from (issue for k, i in sorted(wrong) for issue in faults(i, k))
+
+
+def _reached(
+    known: GoodputModel | GoodputTable | ThroughputTable,
+    allocation: JobAllocation,
+    share: float,
+    batch: int,
+    local_batch: int,
+    accumulation: int,
+) -> float:
+    """What the table says of these GPUs on so many nodes, or else on any; or what the model says of these steps."""
+    if isinstance(known, GoodputModel):
+        return _goodput(known, allocation, share, batch, local_batch, accumulation)
+    asked = allocation.gpu_type, allocation.num_gpus
+    values = {entry.num_nodes: entry.value for entry in known.entries if (entry.gpu_type, entry.num_gpus) == asked}
+    return values.get(len(allocation.gpus), values.get(None, math.nan))
 
 
 def _goodput(

@@ -14,13 +14,20 @@ from models.allocation.sia.extraction import _allocations
 from models.allocation.sia.formulation import SiaFormulation, formulate_sia
 from models.allocation.sia.goodput_check import goodput_violations
 from models.allocation.sia.instance import sia_instance
-from models.allocation.sia.parameters import SiaParameters
+from models.allocation.sia.parameters import SiaObjective, SiaParameters
 from models.allocation.spread_check import SpreadAudit
 from models.clock import PhaseClock
 from models.parallel_plan import symmetric_plan
-from models.plan import Plan
+from models.performance.goodput import rounds
+from models.performance.goodput.spec import GoodputTable, Performance, TableEntry, ThroughputTable
+from models.plan import Plan, PlanRequest
+from models.planning import plan as made_plan
 from models.workload import Job, NodeGpus, Snapshot
+from solver.options import SolveOptions
+from stowplan.errors import UnverifiedPlanError
 from tests.models.allocation.sia.instances import solve
+from tests.models.performance.goodput.test_rounds import goodput_model
+from tests.models.placement.scenes import cluster, node
 
 PARAMETERS = SiaParameters()
 
@@ -146,3 +153,44 @@ def test_what_a_job_goes_on_with_is_told_anew_where_that_was_all_that_changed() 
         expected = goodput[np.arange(len(jobs)), current].tolist()
         assert [each.expected_goodput for each in reached] == expected
         assert min(expected) > 0
+
+
+def entries(*values: float) -> tuple[TableEntry, ...]:
+    return tuple(TableEntry(gpu_type="a", num_gpus=n, value=v) for n, v in zip((1, 2, 4), values, strict=True))
+
+
+STEEP, FLAT = entries(1.0, 10.0, 11.0), entries(1.0, 1.01, 1.02)
+COSTS = SiaParameters(objective=SiaObjective.GIVEN_COSTS, queue_penalty=100.0)
+
+
+@pytest.mark.parametrize(
+    ("performances", "parameters"),
+    [
+        ((GoodputTable(entries=STEEP), GoodputTable(entries=FLAT)), PARAMETERS),
+        ((ThroughputTable(entries=STEEP), ThroughputTable(entries=FLAT)), PARAMETERS),
+        ((GoodputTable(entries=STEEP), GoodputTable(entries=entries(7.0, 8.0, 9.0))), COSTS),
+        ((goodput_model(5.0), goodput_model(0.2)), PARAMETERS),
+    ],
+)
+def test_rows_carried_over_to_the_wrong_jobs_are_noticed(
+    performances: tuple[Performance, ...], parameters: SiaParameters
+) -> None:
+    jobs = tuple(Job(id=f"j{k}", performance=performance) for k, performance in enumerate(performances))
+    ground = cluster(*(node(f"n{k}") for k in range(2)))
+
+    def planned_at(age_s: float) -> None:
+        older = tuple(replace(job, age_s=age_s) for job in jobs)
+        snapshot = Snapshot(cluster=ground, jobs=older)
+        made_plan(PlanRequest(snapshot=snapshot, parameters=parameters, options=SolveOptions()))
+
+    rounds.forget_rounds()
+    planned_at(0.0)
+    planned_at(1.0)
+    matrix = rounds._kept[0].matrix
+    for name in (*rounds._ARRAYS, "models"):
+        rows = getattr(matrix, name)
+        rows[:] = rows[::-1].copy()
+    with pytest.raises(UnverifiedPlanError, match="withheld") as told:
+        planned_at(2.0)
+    rounds.forget_rounds()
+    assert {issue.code for issue in told.value.issues} == {"wrong_goodput"}
