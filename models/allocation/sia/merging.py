@@ -36,7 +36,8 @@ def merged(
         order = order[has_any[order]]
     rows = np.column_stack([cost, required])[order].view(np.uint64)
     weights = np.random.default_rng(0).integers(2**64, size=rows.shape[1], dtype=np.uint64)
-    _, appears, alike = np.unique(rows @ weights, return_index=True, return_inverse=True)
+    # Of round numbers only the high bits differ, which a sum modulo 2^64 would all but lose.
+    _, appears, alike = np.unique(rows.byteswap() @ weights, return_index=True, return_inverse=True)
     if not np.array_equal(rows, rows[appears[alike]]):
         # Two jobs that differ have the same sum.
         return None

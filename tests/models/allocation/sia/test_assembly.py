@@ -12,12 +12,14 @@ from models.allocation.constraint_group import stacked
 from models.allocation.sia.assembly import MERGING_PAYS, assemble, constraint_groups
 from models.allocation.sia.formulation import SiaFormulation, formulate_sia
 from models.allocation.sia.instance import sia_instance
+from models.allocation.sia.parameters import SiaObjective, SiaParameters
 from models.clock import PhaseClock
+from models.workload import Job, Snapshot
 from solver.decomposition.structure import find_structure
 from solver.preparation import prepare
 from solver.problem import MatrixProblem
-from tests.models.allocation.sia.instances import random_parameters, random_snapshot
-from tests.models.placement.scenes import SEEDS, dice
+from tests.models.allocation.sia.instances import random_parameters, random_snapshot, table
+from tests.models.placement.scenes import SEEDS, cluster, dice, node
 
 NAMES = instance_names()
 
@@ -106,6 +108,19 @@ def test_jobs_that_differ_are_not_merged_whatever_their_sums() -> None:
     with patch("numpy.random.default_rng") as drawn:
         drawn().integers.side_effect = lambda _, size, dtype: np.zeros(size, dtype)
         assert assemble(instance).choice is None
+
+
+def test_jobs_whose_costs_are_whole_numbers_are_told_apart() -> None:
+    rng, sizes = np.random.default_rng(0), (1, 2, 4, 8, 16, 32)
+    costs = rng.integers(1, 101, size=(1000, len(sizes))).astype(float).tolist()
+    jobs = tuple(
+        Job(id=f"j{k}", performance=table({("a", n): cost for n, cost in zip(sizes, row, strict=True)}))
+        for k, row in enumerate(costs)
+    )
+    snapshot = Snapshot(cluster=cluster(*(node(f"n{k}", num_gpus=8) for k in range(4))), jobs=jobs)
+    parameters = SiaParameters(objective=SiaObjective.GIVEN_COSTS, queue_penalty=128.0)
+    problem = assemble(sia_instance(snapshot, parameters, PhaseClock()))
+    assert_told_is_found(problem, may_be_untold=False)
 
 
 def test_small_programs_are_not_merged_beforehand() -> None:
