@@ -1,6 +1,7 @@
 """Who reads: an idle worker that has what a text is about, which may plan it then; of others, this process what is
 small, and what is large any idle worker, or another process."""
 
+import asyncio
 import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -18,14 +19,16 @@ from stowplan.errors import WorkerError
 # What becomes of a text; gets what reads it, and may have a thread for both.
 Then = Callable[[Callable[[], Any]], Awaitable[Any]]
 _NOTHING = object()
+# A worker that keeps a base reads a small change to it in far less; one that hangs is not waited for.
+_NEAR_S = 1.0
 
 
 class Readers:
     """Runs tasks that read; while one does, the interpreter lock of this process is free.
 
-    What one of the `workers` that plan keeps it reads if it is idle. Up to `small_bytes` are read here otherwise. A
-    larger text is read by any worker if one is idle, else by the processes of `pool`, which start with the first one:
-    they are there while all workers solve.
+    What one of the `workers` that plan keeps it reads if it is idle. Up to `small_bytes` are read here otherwise, or
+    where it is not back soon. A larger text is read by any worker if one is idle, else by the processes of `pool`,
+    which start with the first one: they are there while all workers solve.
     """
 
     def __init__(self, pool: WorkerPool, limit_s: float, small_bytes: int, workers: WorkerPool | None = None) -> None:
@@ -71,8 +74,9 @@ class Readers:
         found: Any = _NOTHING
         is_small = num_bytes <= self._small_bytes
         if self._workers is not None and (not is_small or self.is_kept(wants)):
-            with suppress(QueueFullError, WorkerError):
-                found = await run_task(self._workers, task, argument, self._limit_s, at_once=True, wants=wants)
+            with suppress(QueueFullError, WorkerError, TimeoutError):
+                async with asyncio.timeout(min(_NEAR_S, self._limit_s) if is_small else None):
+                    found = await run_task(self._workers, task, argument, self._limit_s, at_once=True, wants=wants)
         if found is _NOTHING and is_small:
             read_here = partial(_read_here, task, argument)
             return await (run_in_threadpool(read_here) if then is None else then(read_here))

@@ -89,6 +89,16 @@ def test_reading_ends_in_time() -> None:
         readers.close()
 
 
+@pytest.mark.parametrize("limit_s", [0.01, 60.0])
+def test_what_is_small_is_read_here_where_a_worker_hangs(limit_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("api.reading.readers._NEAR_S", 0.02)
+    pool = reader_pool(SETTINGS, LocalEngine())
+    monkeypatch.setattr(pool, "is_kept", bool)
+    monkeypatch.setattr(pool, "submit", lambda task, *_, **__: Ticket(1, task, b"", limit_s, None, None))
+    readers = Readers(pool, limit_s, small_bytes=2, workers=pool)
+    assert asyncio.run(readers.read(f"{reading_tasks.__name__}:echoed", b"[]", 2, wants="its base")) == b"[]"
+
+
 @pytest.mark.slow
 def test_an_idle_worker_reads_and_plans_what_it_has_read(
     elsewhere: httpx.Client, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
