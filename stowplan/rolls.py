@@ -23,6 +23,8 @@ O = TypeVar("O", bound=Living)  # noqa: E741 - owner
 # Clusters that are planned in turns; so many records tell which sequence another one goes on from.
 _RECENT = 4
 _SAMPLE = 32
+# What is found by one name, and what it is found beside.
+_MOST_BYTES = 64 * 2**20
 
 Find = Callable[[list[int]], Iterable[Any]]
 """Values of the records at these positions."""
@@ -82,8 +84,8 @@ class Roll(Generic[K]):
 
         It must be a function of the record, of the objects `same`, of what is `equal`, and of the record's elements of
         the arrays `beside` (n, ...), which are compared by identity where they are objects, and are not written to any
-        more. It is asked for those records alone for which none of that is as it was. No other caller may have the same
-        `name`, a literal.
+        more. It is asked for those records alone for which none of that is as it was; for all where the arrays are too
+        large to be kept. No other caller may have the same `name`, a literal.
         """
         known, is_carried = self._found.get(name), False
         if known is None and self._before is not None:
@@ -98,7 +100,11 @@ class Roll(Generic[K]):
             if new.size:
                 values[new] = _values(find(new.tolist()), kind, new.size)
         values.setflags(write=False)
-        self._found[name] = _Found(values, same, equal, beside)
+        if sum(array.nbytes for array in (values, *beside)) <= _MOST_BYTES:
+            self._found[name] = _Found(values, same, equal, beside)
+        else:
+            # What a smaller sequence had may be compared again and again.
+            self._compared.clear()
         return values
 
     def _new(self, known: _Found, beside: tuple[NDArray[Any], ...], *, is_carried: bool) -> IntVector:

@@ -158,6 +158,25 @@ def test_what_is_found_again_beside_another_array_leaves_nothing_behind() -> Non
     assert [each() is None for each in beside] == [False, True, True, True, False]
 
 
+def test_what_is_too_large_is_found_anew_and_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    rolls: Rolls[Owner, Thing] = Rolls()
+    small = Owner(tuple(Thing(k) for k in range(3)))
+    large, finder = Owner((*small.things, Thing(3), Thing(4))), Finder()
+    # Numbers and what is found beside them, of four records.
+    monkeypatch.setattr("stowplan.rolls._MOST_BYTES", 4 * 16)
+    finder.of(rolls.of(small, small.things), small.things, np.arange(3.0), None, 1)
+    roll = rolls.of(large, large.things)
+    for _ in range(3):
+        numbers = np.arange(5.0)
+        beside = weakref.ref(numbers)
+        words = finder.of(roll, large.things, numbers, None, 1)
+        assert words == Finder().of(Roll(large.things), large.things, numbers, None, 1)
+        del numbers
+        assert beside() is None
+    # Of those that the small one has nothing is found anew.
+    assert finder.num_asked == 3 + 3 * 2
+
+
 def test_no_two_places_find_something_by_the_same_name() -> None:
     asked = [
         node.args[0]
