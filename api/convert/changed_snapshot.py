@@ -1,6 +1,8 @@
 """Snapshots that are told by what is other than in something that the service has."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -9,6 +11,7 @@ from pydantic_core import from_json, to_json
 from api.convert.located import located
 from api.convert.reading import read_document
 from api.schemas.snapshot import ChangedSnapshot, ClusterDoc, ClusterSnapshot, JobDoc, NodeChangeDoc, SnapshotDoc
+from models.workload import Snapshot
 from stowplan.errors import InputError, Issue, pointer_of, raise_for_errors
 
 _JOB: TypeAdapter[JobDoc] = TypeAdapter(JobDoc)
@@ -51,7 +54,12 @@ def changed_snapshot(source: ChangedSnapshot, base: SnapshotDoc) -> SnapshotDoc:
         for name in source.jobs
         if name in removed
     ]
-    raise_for_errors(faults, "the changes do not go with the base")
+    faults += [
+        Issue(code="duplicate_id", pointer=pointer_of("add_jobs", k, _ID), detail=f"the base has a job {job.id!r}")
+        for k, job in enumerate(source.add_jobs)
+        if job.id in known - removed
+    ]
+    raise_for_errors(faults, "set of changes to the base")
     jobs = [_changed(job, source.jobs.get(job.id)) for job in base.jobs if job.id not in removed]
     return SnapshotDoc(
         cluster=_with_nodes(base.cluster, source.nodes),
@@ -60,6 +68,49 @@ def changed_snapshot(source: ChangedSnapshot, base: SnapshotDoc) -> SnapshotDoc:
         calendar=base.calendar if source.calendar is None else source.calendar,
         forecaster=source.forecaster,
     )
+
+
+@contextmanager
+def told_in(source: object, whole: SnapshotDoc) -> Iterator[None]:
+    """Give the issues of an InputError the pointers of `issue_in_source`."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(error.detail, [issue_in_source(issue, source, whole) for issue in error.issues]) from error
+
+
+def issue_in_source(issue: Issue, source: object, whole: SnapshotDoc | Snapshot) -> Issue:
+    """Point an issue of the snapshot that came of `source` to where that says what is wrong, or might say it; a pointer
+    from the request stays one. What is of the base, or of the cluster that it names, is at that name, and the detail
+    says where in it. Issues of a source that is whole stay as they are."""
+    if not isinstance(source, ChangedSnapshot | ClusterSnapshot):
+        return issue
+    prefix = "/snapshot" if issue.pointer.startswith("/snapshot/") else ""
+    own: str | None = None
+    match issue.pointer.removeprefix(prefix).split("/")[1:], source:
+        case ["cluster", "nodes", k, *below], _:
+            what, name = "node", whole.cluster.nodes[int(k)].id
+            own = pointer_of("nodes", name) if name in source.nodes else None
+        case ["jobs", k, *below], ChangedSnapshot():
+            what, name = "job", whole.jobs[int(k)].id
+            added = int(k) - len(whole.jobs) + len(source.add_jobs)
+            if added >= 0:
+                own = pointer_of("add_jobs", added)
+            elif name in source.jobs:
+                own = pointer_of("jobs", name)
+        case ["cluster", *below], _:
+            what, name = "cluster", ""
+        case ["calendar", *below], ChangedSnapshot(calendar=None):
+            what, name = "calendar", ""
+        case _:
+            return issue
+    if own is not None:
+        return replace(issue, pointer="/".join((prefix + own, *below)))
+    at = prefix + ("/base" if isinstance(source, ChangedSnapshot) else "/cluster")
+    if name and repr(name) in issue.detail:
+        return replace(issue, pointer=at)
+    of = f"{what} {name!r}" if name else f"the {what}"
+    return replace(issue, pointer=at, detail=f"{', '.join([of, *below[:1]])}: {issue.detail}")
 
 
 def _changed(job: JobDoc, fields: Mapping[str, Any] | None) -> JobDoc:
@@ -78,7 +129,7 @@ def _with_nodes(cluster: ClusterDoc, changes: Mapping[str, NodeChangeDoc]) -> Cl
     if not changes:
         return cluster
     known = {node.id for node in cluster.nodes}
-    raise_for_errors(_unknown("node", "nodes", changes, known), "the changes do not go with the cluster")
+    raise_for_errors(_unknown("node", "nodes", changes, known), "set of changes to the cluster")
     nodes = (
         node.model_copy(update=changes[node.id].model_dump(exclude_none=True)) if node.id in changes else node
         for node in cluster.nodes

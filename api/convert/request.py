@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 from api.common.settings import Settings
+from api.convert.changed_snapshot import issue_in_source
 from api.convert.located import located
 from api.schemas.request import PLAN_BODY, OptionsDoc, PlanBodyDoc
 from api.schemas.snapshot import SnapshotDoc, SnapshotReference
@@ -45,7 +46,8 @@ def check_request(body: PlanBodyDoc, snapshot: Snapshot, settings: Settings) -> 
     fault = solver_fault(parameters, body.options.solver)
     if fault is not None:
         issues.append(Issue(code="unknown_value", pointer="/options/solver", detail=fault))
-    issues += [issue_in_request(issue) for issue in request_issues(snapshot, parameters)]
+    found = map(issue_in_request, request_issues(snapshot, parameters))
+    issues += [issue_in_source(issue, body.snapshot, snapshot) for issue in found]
     request = PlanRequest(snapshot=snapshot, parameters=parameters, options=_options(body.options, settings))
     return CheckedRequest(request=request, issues=tuple(issues))
 

@@ -5,6 +5,7 @@ from typing import Generic, TypeVar
 
 from pydantic import TypeAdapter
 
+from api.convert.changed_snapshot import told_in
 from api.convert.reading import read_document
 from api.reading.texts import RequestText, reading_task, whole_snapshot
 from api.schemas.base import Document
@@ -41,4 +42,7 @@ def read_snapshot(text: RequestText) -> LegalSnapshot:
     InputError
         When it is wrong, or refers to what there is not; pointers are relative to the text.
     """
-    return legal_snapshot(whole_snapshot(read_document(SNAPSHOT_BODY, text.body), text))
+    source = read_document(SNAPSHOT_BODY, text.body)
+    whole = whole_snapshot(source, text)
+    with told_in(source, whole):
+        return legal_snapshot(whole)

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from api.common.settings import Settings
 from api.common.times import time_of
-from api.convert.changed_snapshot import changed_snapshot, on_cluster
+from api.convert.changed_snapshot import changed_snapshot, issue_in_source, on_cluster, told_in
 from api.convert.hashing import snapshot_id
 from api.convert.located import located
 from api.convert.snapshot import cluster_from_document
@@ -140,7 +140,7 @@ def snapshot_of(source: Source, text: RequestText) -> ResolvedSnapshot:
     LackingError
         When it is to be fetched first.
     """
-    return _as_posted(source, _resolved(_expanded(source, text), text).used)
+    return _as_posted(source, _found(source, text).used)
 
 
 def cluster_of(source: ClusterDoc | SnapshotReference, text: RequestText) -> Cluster:
@@ -175,14 +175,15 @@ def calendar_entries(source: CalendarSource, text: RequestText) -> tuple[Calenda
 def measured_snapshot_of(source: Source, policy: str, text: RequestText) -> MeasuredSnapshot:
     """Give the snapshot, filled in with forecasts and with what was measured of its jobs; raises what `snapshot_of`
     does."""
-    found = _resolved(_expanded(source, text), text)
+    found = _found(source, text)
     measured = text.measured_jobs & {job.id for job in found.used.snapshot.jobs}
     if measured - text.measured.keys():
         raise LackingError(Lacking(jobs=measured))
     filled = MeasuredSnapshot(posted=found.used, used=found.used)
     if measured:
         filled = filled_in(found.used, found.document, policy, {job: text.measured[job] for job in measured})
-    return replace(filled, posted=_as_posted(source, found.used), notes=(*found.notes, *filled.notes))
+    notes = (issue_in_source(note, source, found.document) for note in (*found.notes, *filled.notes))
+    return replace(filled, posted=_as_posted(source, found.used), notes=tuple(notes))
 
 
 def _expanded(source: Source, text: RequestText) -> SnapshotDoc | SnapshotReference:
@@ -231,6 +232,14 @@ class _Resolved:
     used: ResolvedSnapshot
     document: SnapshotDoc
     notes: tuple[Issue, ...] = ()
+
+
+def _found(source: Source, text: RequestText) -> _Resolved:
+    whole = _expanded(source, text)
+    if isinstance(whole, SnapshotReference):
+        return _resolved(whole, text)
+    with told_in(source, whole):
+        return _resolved(whole, text)
 
 
 def _resolved(source: SnapshotDoc | SnapshotReference, text: RequestText) -> _Resolved:

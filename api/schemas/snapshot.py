@@ -227,7 +227,8 @@ class ChangedSnapshot(Document):
     """A snapshot that is known to the service, and what is other now."""
 
     base: Annotated[str, Field(min_length=1, max_length=128, examples=["plan-0f87a8"])]
-    """A stored snapshot, or a plan: the snapshot that it was made of, with all that was filled in."""
+    """A stored snapshot, or a plan: the snapshot that it was made of, with all that was filled in. What is wrong with
+    what stays of it is told of this field, with the job or node by name."""
     nodes: Annotated[dict[Name, NodeChangeDoc], Field(max_length=MAX_ITEMS)] = Field(default_factory=dict)
     """Node id -> what is other."""
     jobs: Annotated[dict[Name, dict[str, Any]], Field(max_length=MAX_ITEMS)] = Field(

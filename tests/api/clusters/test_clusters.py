@@ -139,6 +139,11 @@ def test_a_stored_snapshot_is_a_base_as_well_and_null_is_a_value(client: httpx.C
     [
         ({"cluster": "nowhere", "jobs": []}, "unknown_cluster", "/snapshot/cluster"),
         ({"cluster": "main", "jobs": [], "nodes": {"x/y": {"state": "up"}}}, "unknown_value", "/snapshot/nodes/x~1y"),
+        (
+            {"cluster": "main", "jobs": [], "nodes": {"n1": {"gpus_in_use": [9]}}},
+            "unknown_gpu",
+            "/snapshot/nodes/n1/gpus_in_use",
+        ),
         ({"cluster": "main"}, "missing_field", "/snapshot/jobs"),
         ({"base": "plan-0"}, "unknown_snapshot", "/snapshot/base"),
         ({"base": "BASE", "jobs": {"j9": {}}}, "unknown_value", "/snapshot/jobs/j9"),
@@ -159,14 +164,35 @@ def test_wrong_changes_are_refused_by_name(
     stored = {"BASE": whole, "DATED": {**whole, "taken_at": "2026-12-01T06:00:00Z"}}
     if (base := snapshot.get("base")) in stored:
         snapshot = {**snapshot, "base": post(client, "/v1/snapshots", stored[base]).json()["id"]}
+    answer = post(client, "/v1/plans", asked(snapshot)).json()["detail"]
+    assert not answer.startswith("the the"), answer
     assert refused(client, asked(snapshot)) == (422, [(code, pointer)])
     assert main
 
 
 def test_what_comes_of_the_changes_is_checked_like_a_whole_snapshot(client: httpx.Client) -> None:
     id_ = post(client, "/v1/snapshots", sia_request()["snapshot"]).json()["id"]
-    status, issues = refused(client, asked({"base": id_, "add_jobs": [table_job("j0")]}))
-    assert (status, issues) == (422, [("duplicate_id", f"/snapshot/jobs/{k}/id") for k in (0, 2)])
+    wrong = {**table_job("j2"), "min_gpus": 4, "max_gpus": 2}
+    for changes, code, pointers in (
+        ({"add_jobs": [table_job("j2"), table_job("j0")]}, "duplicate_id", ["add_jobs/1/id"]),
+        ({"add_jobs": [table_job("j2"), table_job("j2")]}, "duplicate_id", ["add_jobs/0/id", "add_jobs/1/id"]),
+        ({"remove_jobs": ["j0"], "add_jobs": [wrong]}, "min_above_max", ["add_jobs/0/max_gpus"]),
+        ({"jobs": {"j1": {"performance": None}}}, "missing_performance", ["jobs/j1/performance"]),
+        ({"jobs": {"j1": {"current": {"n0": [0, 9]}}}}, "unknown_gpu", ["jobs/j1/current/n0"]),
+        ({"nodes": {"n1": {"gpus_in_use": [9]}}}, "unknown_gpu", ["nodes/n1/gpus_in_use"]),
+    ):
+        expected = [(code, f"/snapshot/{pointer}") for pointer in pointers]
+        assert refused(client, asked({"base": id_, **changes})) == (422, expected)
+
+
+def test_warnings_lead_into_the_changes(client: httpx.Client) -> None:
+    id_ = post(client, "/v1/snapshots", sia_request()["snapshot"]).json()["id"]
+    late = [{**table_job("j2"), "remaining_iterations": 7.0}]
+    plan = planned(client, asked({"base": id_, "add_jobs": late}))
+    assert [each["pointer"] for each in plan["warnings"]] == ["/snapshot/add_jobs/0/remaining_iterations"]
+    again = planned(client, asked({"base": plan["id"], "remove_jobs": ["j0"]}))
+    assert [each["pointer"] for each in again["warnings"]] == ["/snapshot/base"]
+    assert again["warnings"][0]["detail"].startswith("job 'j2', remaining_iterations: is not used")
 
 
 def test_what_has_changed_is_stored_as_the_whole_snapshot_would_be(client: httpx.Client, main: str) -> None:
@@ -198,7 +224,8 @@ def test_what_has_changed_is_stored_as_the_whole_snapshot_would_be(client: httpx
         ({"base": "BASE", "jobs": {"j9": {}}}, "unknown_value", "/jobs/j9"),
         ({"base": "BASE", "jobs": {"j0": {"min_gpus": -1}}}, "not_positive", "/jobs/j0/min_gpus"),
         ({"base": "BASE", "cluster": "main"}, "unknown_field", "/cluster"),
-        ({"base": "BASE", "add_jobs": [table_job("j0")]}, "duplicate_id", "/jobs/0/id"),
+        ({"base": "BASE", "add_jobs": [table_job("j0")]}, "duplicate_id", "/add_jobs/0/id"),
+        ({"base": "BASE", "jobs": {"j1": {"gpu_types": ["b"]}}}, "unknown_gpu_type", "/jobs/j1/gpu_types/0"),
         ({"base": "BASE", "forecaster": "durations"}, "stored_forecaster", "/forecaster"),
         ({"base": ["BASE"]}, "wrong_type", "/base"),
         ({"cluster": "main"}, "missing_field", "/jobs"),
