@@ -102,7 +102,7 @@ def unfit_job(job_id: str, closest: Rejection, *, preempted: bool) -> UnplacedJo
     counts = {}
     detail, remedy = f"{closest.candidate}: {closest.detail}", "change the model, its batch, or the bounds of the job"
     if closest.reason is RejectionReason.DEGREES:
-        remedy = "give degrees that the model admits, or leave parallelism out"
+        remedy = "give num_heads where it is missing, degrees that the model admits, or leave parallelism out"
     if closest.needed_bytes is not None and closest.usable_bytes is not None:
         detail = (
             f"its model fits nowhere; what comes closest, {closest.candidate}, needs at least "

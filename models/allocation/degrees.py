@@ -39,11 +39,16 @@ def degree_warnings(snapshot: Snapshot, policy: str) -> Iterator[Issue]:
     )
     left = np.flatnonzero(are_left).tolist()
     if left:
+        first, contradicted = jobs[left[0]], ""
+        if first.model is not None and first.performance is None and first.parallelism is not None:
+            most = "none" if first.max_gpus is None else first.max_gpus
+            contradicted = f"; of job {first.id!r} this is {first.parallelism.num_gpus}, min_gpus {first.min_gpus} and "
+            contradicted += f"max_gpus {most}"
         yield Issue(
             code="ignored_field",
             pointer=f"/jobs/{left[0]}/parallelism",
             detail=f"is not kept by {policy}, and is given for {counted(len(left), 'job')}; it is kept of jobs with a "
-            "model, no performance, and min_gpus and max_gpus of tp x pp x dp",
+            f"model, no performance, and min_gpus and max_gpus of tp x pp x dp{contradicted}",
             severity=Severity.WARNING,
         )
 

@@ -144,7 +144,7 @@ def _transformer_profile(model: Transformer) -> ModelProfile:
         backward_ratio=2.0 + repeated / (in_layers + head.forward_flops),
         backward_all_reduces=2.0 if model.checkpointing is Checkpointing.FULL else 1.0,
         tensor_units=(
-            ("attention heads", sizes.heads),
+            (_heads_name(model), sizes.heads),
             ("KV heads", sizes.kv_heads),
             *_feed_forward_units(model, {kind.experts for kind in kinds}),
         ),
@@ -159,6 +159,12 @@ def _transformer_profile(model: Transformer) -> ModelProfile:
         # Attention has twice its products in the backward pass, and no weights.
         weight_share=0.5 * (1.0 - in_attention / (in_layers + head.forward_flops)),
     )
+
+
+def _heads_name(model: Transformer) -> str:
+    """What heads are called where degrees do not divide them; a number that was assumed is said to be."""
+    assumed = f" (hidden_size {model.hidden_size} / 64, as num_heads is not given)"
+    return "attention heads" + (assumed if model.num_heads is None else "")
 
 
 def _layer_of(model: Transformer, sizes: LayerSizes, kind: LayerKind) -> LayerCost:

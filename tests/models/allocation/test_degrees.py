@@ -55,13 +55,33 @@ def test_degrees_that_the_model_does_not_admit_leave_the_job_out_with_the_reason
     """Tensor groups that its heads cannot be divided into; and a batch that three replicas cannot share."""
     for model, degrees, reason, words in (
         (replace(LARGE, num_heads=4), Parallelism(tp=8, pp=3, dp=1), "degrees", "tensor degree 8 does not divide 4"),
+        (
+            replace(LARGE, hidden_size=3328, num_heads=None),
+            Parallelism(tp=8, pp=3, dp=1),
+            "degrees",
+            "52 attention heads (hidden_size 3328 / 64, as num_heads is not given)",
+        ),
         (replace(LARGE, micro_batch=1), Parallelism(tp=8, pp=1, dp=3), "batch", "256 does not divide among 3 replicas"),
     ):
         outcome = planned(replace(JOB, transformer=model, parallelism=degrees), SiaParameters())
         assert outcome.plan is not None
         (left,) = outcome.plan.unplaced
         assert left.reason == reason
+        assert reason != "degrees" or left.remedy.startswith("give num_heads where it is missing")
         assert words in left.detail
+
+
+@pytest.mark.parametrize("parameters", [SiaParameters(), HorizonParameters()])
+def test_degrees_that_take_other_gpus_than_the_job_may_have_are_said_to(parameters: Parameters) -> None:
+    """Three nodes, for which no plan is made without degrees."""
+    outcome = planned(replace(JOB, parallelism=Parallelism(tp=4, pp=2, dp=2)), parameters)
+    (warning,) = [issue for issue in outcome.warnings if issue.pointer == "/jobs/0/parallelism"]
+    assert warning.detail.endswith("of job 'j' this is 16, min_gpus 24 and max_gpus 24")
+    assert outcome.plan is not None
+    (left,) = outcome.plan.unplaced
+    assert (left.reason, left.counts) == ("no_plan", {"min_gpus": 24, "parallelism_gpus": 16})
+    assert left.detail.startswith("its model has no plan on exactly 24 GPUs; ")
+    assert left.detail.endswith("of as many GPUs as min_gpus and max_gpus, and its own takes 16")
 
 
 def test_tensor_groups_that_leave_gpus_of_whole_nodes_over_leave_the_job_out_and_no_other() -> None:
