@@ -124,12 +124,13 @@ from models.allocation.parallel_plan_check import parallel_plan_violations
 from models.allocation.sia.check import allocation_violations
 from models.allocation.sia.extraction import slower_jobs
 from models.allocation.sia.goodput_check import goodput_violations
+from models.allocation.sia.unplaced import overbooked
 from models.allocation.spread_check import SpreadAudit, spread_audit, spread_violations
 from models.around_formulation import formulate_around
 from models.clock import PhaseClock
 from models.formulation import Formulation
 from models.placement.check import placement_violations
-from models.plan import Plan
+from models.plan import Plan, UnplacedJob
 from models.workload import Snapshot
 from solver.monitor import SolveMonitor
 from solver.options import SolveOptions
@@ -193,6 +194,10 @@ class HorizonFormulation(Formulation):
         else:
             bound = max(result.bound, objective)
         return replace(result, incumbent=point, objective=objective, bound=bound)
+
+    def unplaced(self) -> tuple[UnplacedJob, ...]:
+        """The jobs that reserve more than is free."""
+        return overbooked(self.instance.sia)
 
     def prices(self, result: SolveResult) -> Mapping[str, float]:  # noqa: ARG002 - by its signature
         """What one more GPU is worth, in seconds of the mean time: now by the rows of the present, later by type and

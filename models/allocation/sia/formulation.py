@@ -51,11 +51,12 @@ from models.allocation.sia.instance import SiaInstance, sia_instance
 from models.allocation.sia.parameters import SiaParameters
 from models.allocation.sia.start import greedy_start
 from models.allocation.sia.ties import for_declared, objective_step, toward_present
+from models.allocation.sia.unplaced import overbooked
 from models.allocation.spread_check import spread_audit, spread_violations
 from models.clock import PhaseClock
 from models.formulation import Formulation
 from models.placement.check import placement_violations
-from models.plan import Plan
+from models.plan import Plan, UnplacedJob
 from models.workload import Snapshot
 from solver.monitor import SolveMonitor
 from solver.options import SolveOptions
@@ -95,6 +96,10 @@ class SiaFormulation(Formulation):
         start = options.warm_start if options.warm_start is not None else self.warm_start
         result = solve(changed, replace(options, warm_start=start), monitor)
         return for_declared(result, self.problem, step, options.relative_gap)
+
+    def unplaced(self) -> tuple[UnplacedJob, ...]:
+        """The jobs that reserve more than is free."""
+        return overbooked(self.instance)
 
     def prices(self, result: SolveResult) -> Mapping[str, float]:
         """What one more unit of each scarce row is worth, in the objective."""

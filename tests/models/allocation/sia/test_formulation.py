@@ -3,6 +3,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from models.allocation.horizon.formulation import formulate_horizon
+from models.allocation.horizon.parameters import HorizonParameters
 from models.allocation.sia.formulation import formulate_sia
 from models.allocation.sia.parameters import SiaParameters
 from models.clock import PhaseClock
@@ -90,6 +92,12 @@ def test_too_much_forced_demand_is_infeasible_and_names_what_conflicts() -> None
     assert solve(formulation).termination is TerminationReason.INFEASIBLE
     conflict = formulation.conflicts(5.0)
     assert set(conflict) == {"capacity[a]", "reserved[j0]", "reserved[j1]", "reserved[j2]"}
+    unplaced = formulation.unplaced()
+    assert [item.job_id for item in unplaced] == ["j0", "j1", "j2"]
+    assert unplaced[0].detail == "reserves 8 a GPUs; together reservations take 24, and 16 are free"
+    assert unplaced[0].counts == {"reserved_gpus.a": 24, "free_gpus.a": 16}
+    assert unplaced[0].remedy == "lower the reservations of a by 8 GPUs, or free as many"
+    assert formulate_horizon(snapshot, HorizonParameters(), PhaseClock()).unplaced() == unplaced
 
 
 def test_a_reservation_beyond_what_drained_nodes_leave_is_infeasible() -> None:
@@ -117,6 +125,7 @@ def test_a_reservation_without_any_pair_is_infeasible() -> None:
     formulation = formulate_sia(Snapshot(cluster=cluster(node("n0")), jobs=(job,)), SiaParameters(), PhaseClock())
     assert solve(formulation).termination is TerminationReason.INFEASIBLE
     assert formulation.conflicts(5.0) == ("reserved[j]",)
+    assert formulation.unplaced() == ()
 
 
 def test_a_job_that_reserves_what_it_has_keeps_its_configuration_and_makes_room() -> None:
