@@ -39,7 +39,9 @@ def _explained(
         return item
     likely = max(planned, key=lambda found: found.share)
     detail = _starts(likely, outlook)
-    counts = {**item.counts, "planned_start_s": round(_start_s(likely, outlook))}
+    counts = dict(item.counts)
+    if likely.later is not None and likely.change_s is not None:
+        counts["planned_start_s"] = round(likely.change_s)
     if item.job_id in starts_now:
         shape, others_s = starts_now[item.job_id]
         detail += f"; to start now on {_on(shape, outlook)} would cost others {_about(others_s)} of their time in all"
@@ -49,10 +51,6 @@ def _explained(
         return replace(item, reason="not_decided", detail=detail, counts=counts)
     fits = item.reason != "outcompeted"
     return replace(item, reason="later_is_better" if fits else item.reason, detail=detail, counts=counts)
-
-
-def _start_s(planned: Planned, outlook: Outlook) -> float:
-    return outlook.bounds_s[-1] if planned.change_s is None else planned.change_s
 
 
 def _starts(planned: Planned, outlook: Outlook) -> str:

@@ -18,7 +18,12 @@ def policy_issues(snapshot: Snapshot, parameters: HorizonParameters) -> list[Iss
     parameters_of_sia = SiaParameters(objective=objective, epsilon=parameters.epsilon)
     found = goodput_policy_issues(snapshot, parameters_of_sia, "horizon")
     if parameters.alpha is not None and snapshot.cluster.minipod_tier is None:
-        detail = f"alpha is {parameters.alpha}, by which jobs are laid out over minipods: name the tier that these are"
+        tiers = [tier.name for tier in snapshot.cluster.tiers]
+        detail = f"alpha is {parameters.alpha}, by which jobs are laid out over minipods: " + (
+            f"name the one of the tiers {tiers} that these are, or leave alpha out"
+            if tiers
+            else "the cluster has no tiers: give tiers and paths, or leave alpha out"
+        )
         found = [*found, Issue(code="no_minipod_tier", pointer="/cluster/minipod_tier", detail=detail)]
     return [*found, *_deadline_warnings(snapshot, parameters), *_horizon_warnings(snapshot, parameters)]
 

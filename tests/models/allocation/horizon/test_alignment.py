@@ -159,6 +159,11 @@ def test_an_affinity_out_of_range_and_a_cluster_without_minipods_are_refused() -
     snapshot = Snapshot(cluster=racks(2, 2), jobs=(Job(id="j", transformer=LARGE, remaining_iterations=1.0),))
     (issue,) = policy_issues(snapshot, HorizonParameters(alpha=0.3))
     assert (issue.code, issue.pointer) == ("no_minipod_tier", "/cluster/minipod_tier")
+    assert issue.detail.endswith("name the one of the tiers ['rack'] that these are, or leave alpha out")
+    nodes = tuple(replace(node, path=()) for node in snapshot.cluster.nodes)
+    flat = replace(snapshot, cluster=replace(snapshot.cluster, tiers=(), nodes=nodes))
+    (issue,) = policy_issues(flat, HorizonParameters(alpha=0.3))
+    assert issue.detail.endswith("the cluster has no tiers: give tiers and paths, or leave alpha out")
 
 
 def test_a_job_stays_in_the_zone_that_its_class_promises() -> None:

@@ -8,6 +8,7 @@ from models.allocation.horizon.check import horizon_violations
 from models.allocation.horizon.formulation import HorizonFormulation, formulate_horizon
 from models.allocation.horizon.outlook import Outlook, Planned
 from models.allocation.horizon.parameters import HorizonParameters
+from models.allocation.horizon.unplaced import with_outlook
 from models.clock import PhaseClock
 from models.performance.goodput.spec import TableEntry, ThroughputTable
 from models.plan import Plan, ScoreTerm
@@ -103,6 +104,14 @@ def test_who_waits_is_planned_on_a_node_that_opens_again() -> None:
     plan = formulation.extract(result.incumbent, PhaseClock())
     assert formulation.violations(plan, result.objective) == []
     assert [item.counts.get("planned_start_s") for item in plan.unplaced] == [60]
+
+
+def test_who_is_not_planned_to_start_has_no_time_at_which_it_starts() -> None:
+    formulation, plan, _ = solved(queue())
+    never = replace(formulation.outlook.planned["long"][0], later=None, change_s=None)
+    outlook = replace(formulation.outlook, planned={"long": (never,)})
+    (told,) = with_outlook([replace(plan.unplaced[0], counts={})], outlook, {}, is_proven=True)
+    assert (told.detail, told.counts) == ("is not planned to start within 16 minutes", {})
 
 
 def _broken(outlook: Outlook, name: str, **said: object) -> Outlook:
