@@ -64,7 +64,7 @@ def goodput_policy_issues(snapshot: Snapshot, parameters: SiaParameters, policy:
         issues += faults.get(k, ())
         if not takes_work and jobs[k].id in taken.running:
             issues += _placement_warnings(f"/jobs/{k}", jobs[k], snapshot, taken)
-    issues += [*_remaining_warnings(snapshot, parameters), *_rank_warnings(snapshot)]
+    issues += [*_remaining_warnings(snapshot, parameters, policy), *_rank_warnings(snapshot)]
     return [*issues, *degree_warnings(snapshot, policy)]
 
 
@@ -107,7 +107,7 @@ def _performance_issues(
         )
 
 
-def _remaining_warnings(snapshot: Snapshot, parameters: SiaParameters) -> Iterator[Issue]:
+def _remaining_warnings(snapshot: Snapshot, parameters: SiaParameters, policy: str) -> Iterator[Issue]:
     """What is said of how much is left of jobs and is not used, or used and not said: once, at the first job."""
     jobs, roll = snapshot.jobs, roll_of(snapshot)
     says = roll.each(
@@ -124,11 +124,16 @@ def _remaining_warnings(snapshot: Snapshot, parameters: SiaParameters) -> Iterat
             severity=Severity.WARNING,
         )
     if parameters.objective is SiaObjective.COMPLETION_TIME and unknown:
+        assumed = "as much as the median of the others"
+        if len(unknown) == len(jobs):
+            assumed = "the same, by weight"
+            if policy == "horizon":
+                assumed = "a second on one of its slowest GPUs, by weight, or what it has had, if that is more"
         yield Issue(
             code="remaining_unknown",
             pointer=f"/jobs/{unknown[0]}/remaining_iterations",
-            detail=f"it is not known how much is left of {counted(len(unknown), 'job')}, taken to be as much as the "
-            "median of the others; give remaining_iterations, with a performance or a model that has a batch",
+            detail=f"it is not known how much is left of {counted(len(unknown), 'job')}, taken to be "
+            f"{assumed}; give remaining_iterations, with a performance or a model that has a batch",
             severity=Severity.WARNING,
         )
 

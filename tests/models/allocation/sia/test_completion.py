@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given as given_by
 from hypothesis import settings
 
+from models.allocation.horizon.parameters import HorizonParameters
+from models.allocation.horizon.validation import policy_issues as horizon_issues
 from models.allocation.sia.completion import completion_values
 from models.allocation.sia.formulation import formulate_sia
 from models.allocation.sia.parameters import SiaObjective, SiaParameters
@@ -99,6 +101,10 @@ def test_what_is_not_known_is_taken_as_the_median() -> None:
     assert "not known how much is left of 2 jobs" in warning.detail
     nothing_known = four_gpus(job("a", None), job("b", None))
     assert [row[1] for row in values(nothing_known)] == [1.0, 1.0]
+    (warning,) = policy_issues(nothing_known, COMPLETION)
+    assert "left of 2 jobs, taken to be the same, by weight; give" in warning.detail
+    (warning,) = horizon_issues(nothing_known, HorizonParameters())
+    assert "taken to be a second on one of its slowest GPUs, by weight, or what it has had" in warning.detail
 
 
 def test_what_is_left_has_the_batch_of_the_performance() -> None:
