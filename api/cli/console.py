@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.markup import escape
 
-from stowplan.errors import Issue, StowplanError
+from stowplan.errors import Issue, Severity, StowplanError
 
 _PIPE_WIDTH = 140
 _MAX_ISSUES_SHOWN = 40
@@ -31,7 +31,8 @@ def print_error(error: StowplanError) -> None:
 def print_issues(console: Console, issues: Sequence[Issue]) -> None:
     """One line per issue, as many as can be read."""
     for issue in issues[:_MAX_ISSUES_SHOWN]:
-        console.print(f"  {escape(issue.pointer or '/')}: {escape(issue.detail)}", soft_wrap=True)
+        mark = "[yellow]warning:[/] " if issue.severity is Severity.WARNING else ""
+        console.print(f"  {mark}{escape(issue.pointer or '/')}: {escape(issue.detail)}", soft_wrap=True)
     if len(issues) > _MAX_ISSUES_SHOWN:
         console.print(f"  and {len(issues) - _MAX_ISSUES_SHOWN} more")
 

@@ -198,6 +198,7 @@ def test_infeasible_has_its_own_exit_code_and_names_the_conflict() -> None:
     result = run("plan", EXAMPLES / "infeasible-reservations.json")
     assert result.exit_code == ExitCode.INFEASIBLE
     assert "  capacity[a100]\n" in result.stdout
+    assert "overbooked" in result.stdout
 
 
 @pytest.mark.parametrize(
@@ -278,6 +279,14 @@ def test_every_issue_has_a_line_with_its_pointer(tmp_path: Path) -> None:
     assert result.exit_code == ExitCode.BAD_INPUT
     assert "  /snapshot/jobs/1/min_gpus: is 0; must be at least 1" in result.stderr
     assert "  /options/sed: there is no field 'sed' here; did you mean 'seed'?" in result.stderr
+
+
+def test_a_warning_beside_an_error_is_marked(tmp_path: Path) -> None:
+    result = run("plan", written(tmp_path, sia_request(policy="horizon", parameters={"alpha": 0.3})))
+    told, *lines = result.stderr.splitlines()
+    assert told.endswith("the request has 1 error")
+    marks = [line.split("/snapshot/")[0] for line in lines]
+    assert marks == ["  warning: ", "  "]
 
 
 def test_verify_lists_every_violation(planned: Path, tmp_path: Path) -> None:
