@@ -134,7 +134,7 @@ def _node_faults(pointer: str, node: Node, gpu_types: set[str], depth: int) -> I
         yield Issue(
             code="path_depth",
             pointer=f"{pointer}/path",
-            detail=f"node {node.id!r} has a path of {len(node.path)} units; the cluster has {depth} tiers",
+            detail=f"node {node.id!r} has a path of length {len(node.path)}; it must be {depth}, the number of tiers",
         )
     wrong = sorted({gpu for gpu in node.gpus_in_use if not 0 <= gpu < node.num_gpus})
     if wrong:

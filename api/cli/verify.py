@@ -19,6 +19,7 @@ from api.convert.issues import issue_documents
 from api.convert.placement import placement_issues
 from api.schemas.problem import VerificationDoc
 from models.epsilon import EPSILON
+from models.wording import counted
 from stowplan.errors import Issue
 
 # Below 1; nobody asks for less certainty.
@@ -51,7 +52,7 @@ def verify_command(
     elif violations:
         console.output().print(_violations_table(violations))
     else:
-        console.output().print(f"legal: {len(placement)} allocations, no violations")
+        console.output().print(f"legal: {counted(len(placement), 'allocation')}, no violations")
     raise typer.Exit(ExitCode.ILLEGAL if violations else ExitCode.PLANNED)
 
 

@@ -28,6 +28,7 @@ from models.allocation.horizon.assembly import assemble, capacity_names, now_row
 from models.allocation.horizon.extraction import settled
 from models.allocation.horizon.instance import HorizonInstance
 from models.allocation.horizon.schedules import NOTHING
+from models.wording import counted
 from solver.backends.base import CROSSING_TOLERANCE
 from solver.backends.highs import HighsBackend
 from solver.decomposition.sifting import Sifted, sift
@@ -341,8 +342,9 @@ class Search:
             num_nonzeros=None,
         )
         message = (
-            f"{sifted.taken.sum()} of {sifted.taken.size} schedules taken in, in {sifted.num_rounds} rounds; the last "
-            f"program had {last.statistics.num_columns} columns{self._refused}"
+            f"{sifted.taken.sum()} of {sifted.taken.size} schedules taken in, in "
+            f"{counted(sifted.num_rounds, 'round')}; the last program had {last.statistics.num_columns} columns"
+            f"{self._refused}"
         )
         best = self._best
         if best is None or best.objective is None:
