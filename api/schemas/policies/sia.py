@@ -40,4 +40,5 @@ class SiaParametersDoc(ParametersDoc):
     """For completion_time: how old a job may get that waits; then it comes ahead of all that is not. null: it may wait
     for ever."""
     prices: dict[Name, NonNegative] = Field(default_factory=dict, max_length=10_000)
-    """`prices` of an earlier plan, a start for solvers that price capacity. They change no optimum."""
+    """`prices` of an earlier plan, a start for solvers that price capacity. They change no optimum, and those of
+    what this cluster has not are left out."""
