@@ -194,6 +194,8 @@ class OutcomeDoc(Document):
     conflicts: tuple[str, ...] = ()
     """Infeasible: names of constraints that exclude each other; `unplaced` has the job behind them, where it is one."""
     warnings: tuple[IssueDoc, ...] = ()
+    """About the request, then what planning found; the latter point into the input of the plan, where the request names
+    a base."""
     size: ModelSizeDoc | None = None
     solver: SolverDoc | None = None
     """What answered, such as HiGHS where `auto` was asked for."""

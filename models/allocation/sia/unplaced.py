@@ -61,8 +61,8 @@ def overbooked(instance: SiaInstance) -> tuple[UnplacedJob, ...]:
         UnplacedJob(
             job_id=instance.jobs[i].id,
             reason="overbooked",
-            detail=f"reserves {counted(num_gpus, f'{kind} GPU')}; together reservations take {wanted}{where}, and {free} "
-            "are free",
+            detail=f"reserves {counted(num_gpus, f'{kind} GPU')}; together reservations take {wanted}{where}, "
+            f"and {free} are free",
             counts={f"reserved_gpus.{kind}": wanted, f"free_gpus.{kind}": free},
             remedy=f"lower the reservations of {kind} by {counted(wanted - free, 'GPU')}, or free as many{where}",
             preempted=False,
