@@ -57,7 +57,7 @@ def changed_snapshot(source: ChangedSnapshot, base: SnapshotDoc) -> SnapshotDoc:
     faults += [
         Issue(code="duplicate_id", pointer=pointer_of("add_jobs", k, _ID), detail=f"the base has a job {job.id!r}")
         for k, job in enumerate(source.add_jobs)
-        if job.id in known - removed
+        if job.id in known and job.id not in removed
     ]
     raise_for_errors(faults, "set of changes to the base")
     jobs = [_changed(job, source.jobs.get(job.id)) for job in base.jobs if job.id not in removed]
@@ -98,10 +98,10 @@ def issue_in_source(issue: Issue, source: object, whole: SnapshotDoc | Snapshot)
                 own = pointer_of("add_jobs", added)
             elif name in source.jobs:
                 own = pointer_of("jobs", name)
-        case ["cluster", *below], _:
-            what, name = "cluster", ""
-        case ["calendar", *below], ChangedSnapshot(calendar=None):
-            what, name = "calendar", ""
+        case (["cluster" as what, *below], _) | (["jobs" as what, *below], ChangedSnapshot()):
+            name = ""
+        case ["calendar" as what, *below], ChangedSnapshot(calendar=None):
+            name = ""
         case _:
             return issue
     if own is not None:

@@ -193,6 +193,9 @@ def test_warnings_lead_into_the_changes(client: httpx.Client) -> None:
     again = planned(client, asked({"base": plan["id"], "remove_jobs": ["j0"]}))
     assert [each["pointer"] for each in again["warnings"]] == ["/snapshot/base"]
     assert again["warnings"][0]["detail"].startswith("job 'j2', remaining_iterations: is not used")
+    answer = post(client, "/v1/plans", {"policy": "arnold", "snapshot": {"base": id_}})
+    (told,) = (each for each in answer.json()["errors"] if each["code"] == "no_pretraining_job")
+    assert (told["pointer"], told["detail"][:26]) == ("/snapshot/base", "the jobs: Arnold plans one")
 
 
 def test_what_has_changed_is_stored_as_the_whole_snapshot_would_be(client: httpx.Client, main: str) -> None:
