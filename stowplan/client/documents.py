@@ -2191,7 +2191,8 @@ class SiaParametersDoc(TypedDict, closed=True):
     """
     prices: NotRequired[dict[str, float]]
     """
-    `prices` of an earlier plan, a start for solvers that price capacity. They change no optimum.
+    `prices` of an earlier plan, a start for solvers that price capacity. They change no optimum, and those of
+    what this cluster has not are left out.
     """
 
 
@@ -6014,6 +6015,10 @@ class PlanDoc(TypedDict, closed=True):
     Infeasible: names of constraints that exclude each other; `unplaced` has the job behind them, where it is one.
     """
     warnings: NotRequired[list[IssueDoc]]
+    """
+    About the request, then what planning found; the latter point into the input of the plan, where the request names
+    a base.
+    """
     size: NotRequired[ModelSizeDoc | None]
     solver: NotRequired[SolverDoc | None]
     """
@@ -6572,7 +6577,8 @@ class ChangedSnapshot(TypedDict, closed=True):
 
     base: str
     """
-    A stored snapshot, or a plan: the snapshot that it was made of, with all that was filled in.
+    A stored snapshot, or a plan: the snapshot that it was made of, with all that was filled in. What is wrong with
+    what stays of it is told of this field, with the job or node by name.
     """
     nodes: NotRequired[dict[str, NodeChangeDoc]]
     """
