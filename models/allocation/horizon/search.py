@@ -103,6 +103,8 @@ class Search:
         is_near = sifted.rounded is not None and (not it.num_packing or self._is_packed(sifted, sifted.rounded, bound))
         if self._best is not None and self._is_closed(bound, np.inf if is_near else _CAREFUL):
             return self._concluded(sifted, self._best, bound)
+        if self._must_stop():
+            return self._concluded(sifted, self._unsolved(), bound)
         is_decided, last = True, self._unsolved()
         # Beside a point near the relaxation little is left of all.
         for num_extra in () if is_near else (_FEW, _MORE):
@@ -145,13 +147,16 @@ class Search:
 
     def _is_legal(self, point: FloatVector) -> bool:
         """Whether a point that splits no choice keeps the rows of the program."""
-        if not self._instance.num_packing:
-            # The relaxation has all of them, and no program needs to be assembled.
-            num_schedules, relaxed = len(self._instance.schedules), self._relaxed
-            taken = np.append(point[:num_schedules], point[self._instance.num_columns - self._instance.num_tail :])
+        it, num_schedules = self._instance, len(self._instance.schedules)
+        if not it.num_packing:
+            # The relaxation has all rows but of jobs without schedules, and no program needs to be assembled.
+            relaxed = self._relaxed
+            taken = np.append(point[:num_schedules], point[it.num_columns - it.num_tail :])
             beyond = relaxed.coupling.T @ taken - relaxed.limit
-            return bool((beyond <= FEASIBILITY_TOLERANCE * np.maximum(1.0, np.abs(relaxed.limit))).all())
-        part, columns = self._instance.within(point[: len(self._instance.schedules)] > 0)
+            shares = np.bincount(it.schedules.job, weights=point[:num_schedules], minlength=len(it.jobs))
+            is_kept = beyond <= FEASIBILITY_TOLERANCE * np.maximum(1.0, np.abs(relaxed.limit))
+            return bool(is_kept.all() and (np.abs(shares[it.sia.planned] - 1.0) <= FEASIBILITY_TOLERANCE).all())
+        part, columns = it.within(point[:num_schedules] > 0)
         return np.count_nonzero(point[columns]) == np.count_nonzero(point) and not violations(
             assemble(part), point[columns]
         )

@@ -13,7 +13,7 @@ from models.allocation.horizon.formulation import HorizonFormulation, formulate_
 from models.allocation.horizon.instance import HorizonInstance, horizon_instance
 from models.allocation.horizon.search import Search
 from models.clock import PhaseClock
-from models.workload import Snapshot
+from models.workload import Reservation, Snapshot
 from solver.decomposition import sifting
 from solver.decomposition.sifting import Sifted, sift
 from solver.feasibility import violations
@@ -272,6 +272,40 @@ def test_what_the_relaxation_decides_is_kept_where_the_time_ends_then(monkeypatc
     assert result.objective == pytest.approx(best)
     assert result.incumbent is not None
     assert not violations(formulation.problem, result.incumbent)
+
+
+@pytest.mark.parametrize(("seed", "is_packed"), [(0, True), (15, False)])
+def test_no_more_is_asked_where_the_time_ends_as_units_are_found(
+    monkeypatch: pytest.MonkeyPatch, seed: int, is_packed: bool
+) -> None:
+    """With units or without: more programs would follow, as they do where there is time."""
+    formulation = HorizonFormulation(instance_of(tiered_snapshot(dice(seed), num_jobs=6), PARAMETERS))
+    options, monitor, results = SolveOptions(solver="auto", relative_gap=0.0), SolveMonitor(), list[SolveResult]()
+    asked = _recorded(monkeypatch)
+    formulation.solve(options, SolveMonitor())
+    assert len(asked) > 1
+
+    def canceling(*args: Any) -> SolveResult:
+        results.append(solve(*args))
+        monitor.canceled.set()
+        return results[-1]
+
+    monkeypatch.setattr(search, "solve", canceling)
+    result = formulation.solve(options, monitor)
+    assert [found.incumbent is not None for found in results] == [is_packed]
+    assert result.termination is TerminationReason.FEASIBLE
+    assert result.limit is Limit.INTERRUPTED
+    assert result.incumbent is not None
+    assert not violations(formulation.problem, result.incumbent)
+
+
+def test_who_has_a_reservation_and_can_run_nowhere_has_no_plan() -> None:
+    """Two GPUs are reserved for a job that is known on one alone: nothing that is known first is a plan."""
+    stuck = job("x", 100.0, {1: 1.0}, min_gpus=2, max_gpus=2, reservation=Reservation(gpu_type="a", num_gpus=2))
+    snapshot = Snapshot(cluster=cluster(node("n", 4)), jobs=(stuck, job("y", 100.0, {1: 1.0})))
+    result = _formulated(snapshot).solve(SolveOptions(solver="auto"), SolveMonitor())
+    assert result.termination is TerminationReason.INFEASIBLE
+    assert result.incumbent is None
 
 
 def test_the_solver_begins_with_the_best_point_that_its_columns_have(monkeypatch: pytest.MonkeyPatch) -> None:
