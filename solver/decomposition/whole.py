@@ -3,7 +3,8 @@
 At prices of the rows in which the columns of a part differ, a part costs what its cheapest column does, and which parts
 keep the other rows is a choice problem of few columns, rounded as others are (`solver.decomposition.rounding`). Of the
 parts that are chosen a linear program has the shares, and other prices. At these alone a choice far away would be the
-next one, and of its prices the first one again: each turn goes half the way to them.
+next one, and of its prices the first one again: each turn goes half the way to them. Parts that are had already may be
+better than what is found so: they are tried last, unless prices prove that they are not.
 """
 
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import sparse
 
-from solver.decomposition.dual import reduced_costs
+from solver.decomposition.dual import ReducedCosts, reduced_costs
 from solver.decomposition.rounding import round_choice
 from solver.decomposition.structure import ChoiceProblem
 from stowplan.arrays import FloatVector, IntVector, Mask
@@ -34,11 +35,13 @@ class Whole:
     """part (n,): ascending numbers from 0 on of parts of the classes that must choose, each of one copy; -1 for columns
     of none, which come last. Of a part there may be all or nothing, of its columns shares. num_rows: of the first so
     many rows all columns of a part take the same, and those of none nothing. tolerance: what a point may cost beyond
-    the bound; a dearer one is better than none."""
+    the bound; a dearer one is better than none. known (n,): columns of parts that are had already, at most one a
+    class, and those of none."""
 
     part: IntVector
     num_rows: int
     tolerance: float
+    known: Mask | None = None
 
 
 def whole_point(
@@ -56,7 +59,8 @@ def whole_point(
     fraction: FloatVector = np.bincount(part, weights=point[: part.size], minlength=heads.size).astype(np.float64)
     if (np.abs(fraction - fraction.round()) <= _SPLIT).all():
         return point
-    bound = reduced_costs(problem, prices).bound
+    reduced = reduced_costs(problem, prices)
+    bound = reduced.bound
     best, least, chosen = None, np.inf, fraction
     for turn in range(_MOST_TURNS):
         enough = bound + (whole.tolerance if turn >= _USUAL_TURNS else _NOTHING * whole.tolerance)
@@ -78,7 +82,16 @@ def whole_point(
         if cost < least:
             best, least = found, cost
         prices = 0.5 * (prices + of_choice)
-    return best
+    if best is None or whole.known is None or _least_of(problem, reduced, whole.known) >= least or stop():
+        return best
+    found, _ = shares(whole.known)
+    return best if found is None or problem.offset + float((problem.cost * found).sum()) > least else found
+
+
+def _least_of(problem: ChoiceProblem, reduced: ReducedCosts, kept: Mask) -> float:
+    """A bound of what points with the columns `kept` (n,) alone cost; infinity where a class has none."""
+    worse = np.minimum.reduceat(np.where(kept, reduced.columns, np.inf), problem.start[:-1])
+    return reduced.bound + float(problem.copies @ np.minimum(worse, reduced.nothing))
 
 
 def _of_parts(problem: ChoiceProblem, whole: Whole) -> tuple[ChoiceProblem, IntVector]:

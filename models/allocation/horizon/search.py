@@ -4,8 +4,9 @@
    least work by weight first; or without these others. The best of these that is feasible is an answer whenever the
    time ends.
 1. The relaxation, by taking in the schedules that pay at the prices of GPUs (`solver.decomposition.sifting`): a bound
-   for all, and reduced costs; and near it a point at which every job has one configuration now
-   (`solver.decomposition.whole`), for whose placement classes HiGHS looks for units: nearly always a plan within 1 %.
+   for all, and reduced costs; and near it a point at which every job has one configuration now, that which it has where
+   no better one is found (`solver.decomposition.whole`), for whose placement classes HiGHS looks for units: nearly
+   always a plan within 1 %.
 2. Where there is no such point, the program over the schedules that were taken in, of the choices for the present with
    the least reduced costs: few, then more.
 3. Where no plan is within the gap: the program over all schedules of all choices for the present that may be in a
@@ -89,7 +90,8 @@ class Search:
         # Rows of the tail, and what is in them, are too many for a sample to say their prices.
         prices = np.zeros(relaxed.limit.size) if it.num_tail else None
         part = np.concatenate([self._choices, np.full(it.num_tail, -1)])
-        whole = Whole(part=part, num_rows=now_rows(it)[1].size, tolerance=asked)
+        stays = np.append(it.schedules.now == it.work.current[it.schedules.job], np.ones(it.num_tail, dtype=np.bool_))
+        whole = Whole(part=part, num_rows=now_rows(it)[1].size, tolerance=asked, known=stays)
         tolerance = _RELAXED * min(_CAREFUL * least_times, asked)
         sifted = sift(relaxed, tolerance, prices, self._must_stop, whole)
         bound = sifted.reduced.bound

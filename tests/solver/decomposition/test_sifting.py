@@ -209,6 +209,26 @@ def test_a_point_that_splits_no_part_is_near_the_best_one(seed: int) -> None:
     assert best - 1e-9 <= cost <= best + (best - found.objective)
 
 
+def test_parts_that_are_had_are_kept_unless_others_are_better() -> None:
+    """At a wide tolerance what is found first is worse than the best; what is had is that, or is dear, or nothing."""
+    problem = _of_parts(8, 12)
+    best = sift(problem, 0.0, whole=_whole(problem, 0.0)).rounded
+    first = sift(problem, 0.0, whole=_whole(problem, 30.0)).rounded
+    assert best is not None
+    assert first is not None
+    assert problem.cost @ best < problem.cost @ first - 1e-3
+    part = _parts(problem)
+    nothing = np.zeros(problem.cost.size, dtype=np.bool_)
+    for known, expected in (
+        (np.bincount(part, weights=best)[part] > 0.5, best),
+        (part % 4 == 0, first),
+        (nothing, first),
+    ):
+        found = sift(problem, 0.0, whole=replace(_whole(problem, 30.0), known=known)).rounded
+        assert found is not None
+        np.testing.assert_allclose(found, expected, atol=1e-7)
+
+
 def test_a_point_that_may_cost_more_is_looked_for_less(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[ChoiceProblem] = []
 

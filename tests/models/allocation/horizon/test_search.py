@@ -7,12 +7,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from benchmarks.workloads.generators import SiaSize, sia_snapshot
 from models.allocation.horizon import search
 from models.allocation.horizon.assembly import relaxation, value
 from models.allocation.horizon.formulation import HorizonFormulation, formulate_horizon
 from models.allocation.horizon.instance import HorizonInstance, horizon_instance
+from models.allocation.horizon.parameters import HorizonParameters
 from models.allocation.horizon.search import Search
 from models.clock import PhaseClock
+from models.plan import PlanRequest
+from models.planning import plan
 from models.workload import Reservation, Snapshot
 from solver.decomposition import sifting
 from solver.decomposition.sifting import Sifted, sift
@@ -306,6 +310,23 @@ def test_who_has_a_reservation_and_can_run_nowhere_has_no_plan() -> None:
     result = _formulated(snapshot).solve(SolveOptions(solver="auto"), SolveMonitor())
     assert result.termination is TerminationReason.INFEASIBLE
     assert result.incumbent is None
+
+
+@pytest.mark.parametrize(("num_jobs", "seed"), [(100, 3), (200, 0)])
+def test_who_plans_again_with_nothing_changed_moves_nobody(num_jobs: int, seed: int) -> None:
+    """Where a tenth of a percent is left open, in which there are plans with restarts that are no better."""
+    snapshot = sia_snapshot(SiaSize(num_gpus=256, num_jobs=num_jobs, num_types=3, ceiling=64, running=0.8), seed)
+    for before in (False, True):
+        asked = PlanRequest(
+            snapshot=snapshot, parameters=HorizonParameters(), options=SolveOptions(solver="auto", relative_gap=1e-2)
+        )
+        given = plan(asked).plan
+        assert given is not None
+        has = {item.job_id: item for item in given.allocations}
+        restarted = [item.job_id for item in has.values() if item.change.value not in ("kept", "started")]
+        assert not before or restarted == []
+        gets = {name: item.gpus for name, item in has.items()}
+        snapshot = replace(snapshot, jobs=tuple(replace(one, current=gets.get(one.id)) for one in snapshot.jobs))
 
 
 def test_the_solver_begins_with_the_best_point_that_its_columns_have(monkeypatch: pytest.MonkeyPatch) -> None:
