@@ -85,8 +85,7 @@ def goodput_violations(
         # A job may keep GPUs on which nothing is known of it.
         if c[i] < 0 or known is None or (expected is None and goodput == 0):
             return
-        share = audit.at_best(allocation.gpu_type, len(allocation.gpus)) if promised is None else promised[jobs[i].id]
-        counted = _reached(known, allocation, share, *steps)
+        counted, right = _reached(known, allocation, audit, share_of.get(jobs[i].id), steps)
         if not math.isclose(counted, goodput, rel_tol=TOLERANCE):
             yield Issue(
                 code="wrong_goodput",
@@ -94,8 +93,6 @@ def goodput_violations(
                 detail=f"the objective counts a goodput of {goodput} for job {allocation.job_id!r}; that of its "
                 f"configuration is {counted}",
             )
-        said = allocation.batch_size or 0, allocation.local_batch_size or 0, (allocation.accumulation_steps or 1) - 1
-        right = _reached(known, allocation, audit.here(allocation), *said)
         if expected is not None and not math.isclose(right, expected, rel_tol=TOLERANCE):
             yield Issue(
                 code="wrong_goodput",
@@ -121,16 +118,24 @@ def goodput_violations(
 def _reached(
     known: GoodputModel | GoodputTable | ThroughputTable,
     allocation: JobAllocation,
-    share: float,
-    batch: int,
-    local_batch: int,
-    accumulation: int,
-) -> float:
-    """What the table says of these GPUs on so many nodes, or else on any; or what the model says of these steps."""
-    if isinstance(known, GoodputModel):
-        return _goodput(known, allocation, share, batch, local_batch, accumulation)
-    asked = allocation.gpu_type, allocation.num_gpus
-    values = {entry.num_nodes: entry.value for entry in known.entries if (entry.gpu_type, entry.num_gpus) == asked}
+    audit: SpreadAudit,
+    promised: float | None,
+    steps: list[int],
+) -> tuple[float, float]:
+    """What a job reaches in its configuration, with these steps, and where it is, with those that it is told."""
+    if not isinstance(known, GoodputModel):
+        value = _in_table(known, allocation)
+        return value, value
+    share = audit.at_best(allocation.gpu_type, len(allocation.gpus)) if promised is None else promised
+    said = allocation.batch_size or 0, allocation.local_batch_size or 0, (allocation.accumulation_steps or 1) - 1
+    return _goodput(known, allocation, share, *steps), _goodput(known, allocation, audit.here(allocation), *said)
+
+
+def _in_table(table: GoodputTable | ThroughputTable, allocation: JobAllocation) -> float:
+    """What the table says of these GPUs on so many nodes, or else on any; nan for nothing."""
+    kind, count = allocation.gpu_type, allocation.num_gpus
+    # Tables have dozens of entries, and most differ in the count.
+    values = {item.num_nodes: item.value for item in table.entries if item.num_gpus == count and item.gpu_type == kind}
     return values.get(len(allocation.gpus), values.get(None, math.nan))
 
 
