@@ -55,7 +55,10 @@ def degree_warnings(snapshot: Snapshot, policy: str) -> Iterator[Issue]:
 
 def degree_violations(snapshot: Snapshot, plan: Plan) -> Iterator[Issue]:
     """Plans of other degrees than their jobs ask for, or none; what runs on is as it runs."""
-    jobs = {job.id: job for job in snapshot.jobs if keeps_degrees(job)}
+    kept = roll_of(snapshot).each(
+        "keeps degrees", np.bool_, lambda rows: (keeps_degrees(snapshot.jobs[k]) for k in rows)
+    )
+    jobs = {snapshot.jobs[k].id: snapshot.jobs[k] for k in np.flatnonzero(kept).tolist()}
     for k, item in enumerate(plan.allocations if jobs else ()):
         job, chosen = jobs.get(item.job_id), item.parallel_plan
         if job is None or (item.change is Change.KEPT and chosen == job.parallel_plan):

@@ -47,7 +47,7 @@ def placement_violations(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Machines:
+class Machines:
     """Nodes by id, and those that are down; GPUs of the largest node of each type. With the GPUs of all nodes one
     behind the other: the first of each node, and those (n,) of outside work."""
 
@@ -59,13 +59,14 @@ class _Machines:
 
 
 @found_once
-def _machines(cluster: Cluster) -> _Machines:
+def machines_of(cluster: Cluster) -> Machines:
+    """What checks ask of the nodes of a cluster."""
     nodes, largest = cluster.nodes, Counter[str]()
     for node in nodes:
         largest[node.gpu_type] = max(node.num_gpus, largest[node.gpu_type])
     first = dict(zip([node.id for node in nodes], accumulate([0, *(node.num_gpus for node in nodes)]), strict=False))
     outside = [first[node.id] + gpu for node in nodes for gpu in node.gpus_in_use]
-    return _Machines(
+    return Machines(
         nodes={node.id: node for node in nodes},
         down={node.id for node in nodes if node.state is NodeState.DOWN},
         largest=largest,
@@ -89,7 +90,7 @@ class _Placement:
     ) -> None:
         self._snapshot = snapshot
         self._allocations = allocations
-        self._machines = _machines(snapshot.cluster)
+        self._machines = machines_of(snapshot.cluster)
         self._nodes = self._machines.nodes
         self._whole_nodes = whole_nodes
         jobs, down = snapshot.jobs, self._machines.down

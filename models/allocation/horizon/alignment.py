@@ -22,7 +22,7 @@ from models.performance.iteration.modelling import performance_model
 from models.placement.arnold.assignment import arrange, pick_nodes
 from models.placement.arnold.budget import Budget
 from models.placement.arnold.exact.search import solve_exactly
-from models.placement.arnold.instance import ArnoldInstance, affinity_weights
+from models.placement.arnold.instance import arnold_instance
 from models.placement.arnold.labels import counts_of, labels_of
 from models.placement.arnold.matrix import communication_matrix, matrix_faults, stage_major
 from models.placement.arnold.parameters import SchedulingUnit
@@ -114,17 +114,9 @@ def _as_near(snapshot: Snapshot, free: Collection[Node], own: Sequence[Node]) ->
 def _hosts(free: Sequence[Node], depth: int, degrees: Parallelism, alpha: float, limit_s: float) -> Sequence[str]:
     """Hosts in rank order that Arnold gives to a job, of free nodes, with its own ones; none without an answer."""
     matrix = communication_matrix(degrees, free[0].num_gpus)
-    num_groups, group_size = matrix.groups(_UNIT)
     minipods, nodes = by_minipod(free, depth)
-    minipod_weight, spread_weight = affinity_weights(alpha, _UNIT)
-    instance = ArnoldInstance(
-        num_groups=num_groups,
-        group_size=group_size,
-        minipods=minipods,
-        free_nodes=np.array([len(members) for members in nodes], dtype=np.int64),
-        minipod_weight=minipod_weight,
-        spread_weight=spread_weight,
-    )
+    free_nodes = np.array([len(members) for members in nodes], dtype=np.int64)
+    instance = arnold_instance(matrix, _UNIT, alpha, minipods, free_nodes)
     budget = Budget(options=SolveOptions(solver=EXACT, time_limit_s=limit_s), monitor=SolveMonitor())
     solution = solve_exactly(instance, budget, lambda *_: None).solution
     if solution is None:

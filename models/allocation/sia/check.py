@@ -6,7 +6,7 @@ section 3.4, and shares no code with `utility`. Whether the GPUs are legal is `m
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ from models.allocation.sia.completion_check import CompletionAudit
 from models.allocation.sia.parameters import SiaObjective, SiaParameters
 from models.configurations import ConfigurationSet
 from models.performance.goodput.matrix import GoodputMatrix
-from models.placement.check import given_to
+from models.placement.check import given_to, machines_of
 from models.plan import JobAllocation, Plan
 from models.roll import roll_of
 from models.wording import counted
@@ -27,7 +27,7 @@ from stowplan.arrays import FloatVector, IntMatrix, IntVector, Mask
 from stowplan.errors import Issue
 from stowplan.living import found_once
 from stowplan.rolls import objects
-from topology.cluster import Cluster, Node, NodeState
+from topology.cluster import Cluster, NodeState
 
 _RESTART_FLOOR = 0.01
 _NO_LIMIT = 2**62
@@ -91,7 +91,8 @@ class _Audit:
         self._parameters = parameters
         self._costs = parameters.objective is SiaObjective.GIVEN_COSTS
         self._cluster = snapshot.cluster
-        self._nodes, self._down = _nodes_of(snapshot.cluster), _down_in(snapshot.cluster)
+        machines = machines_of(snapshot.cluster)
+        self._nodes, self._down = machines.nodes, machines.down
         self._types = np.array(configurations.gpu_types)[configurations.type_index]
         self._num_gpus = configurations.num_gpus
         self._index = {
@@ -340,16 +341,6 @@ def _capacity(cluster: Cluster) -> Mapping[str, int]:
         if node.state is not NodeState.DOWN:
             counts[node.gpu_type] += node.num_gpus - len(node.gpus_in_use)
     return counts
-
-
-@found_once
-def _nodes_of(cluster: Cluster) -> Mapping[str, Node]:
-    return {node.id: node for node in cluster.nodes}
-
-
-@found_once
-def _down_in(cluster: Cluster) -> Set[str]:
-    return {node.id for node in cluster.nodes if node.state is NodeState.DOWN}
 
 
 def _capacity_violations(cluster: Cluster, plan: Plan) -> Iterator[Issue]:

@@ -6,6 +6,7 @@ A solution is an int64 matrix `labels` (G, g): the minipod of each of the g node
 from dataclasses import dataclass
 
 from models.placement.arnold.labels import max_spread, num_used
+from models.placement.arnold.matrix import CommunicationMatrix
 from models.placement.arnold.parameters import SchedulingUnit
 from stowplan.arrays import IntMatrix, IntVector
 
@@ -69,3 +70,19 @@ def affinity_weights(alpha: float, unit: SchedulingUnit) -> tuple[float, float]:
     the spread of a DP group and takes alpha, and the minipods bound the PP groups and take beta.
     """
     return (alpha, 1 - alpha) if unit is SchedulingUnit.PP else (1 - alpha, alpha)
+
+
+def arnold_instance(
+    matrix: CommunicationMatrix, unit: SchedulingUnit, alpha: float, minipods: tuple[str, ...], free_nodes: IntVector
+) -> ArnoldInstance:
+    """Numbers of the MIP: groups of the scheduling unit, free nodes (M,) per minipod, weights."""
+    num_groups, group_size = matrix.groups(unit)
+    minipod_weight, spread_weight = affinity_weights(alpha, unit)
+    return ArnoldInstance(
+        num_groups=num_groups,
+        group_size=group_size,
+        minipods=minipods,
+        free_nodes=free_nodes,
+        minipod_weight=minipod_weight,
+        spread_weight=spread_weight,
+    )

@@ -13,7 +13,7 @@ from models.placement.arnold.assignment import arrange, improved, own_split, pic
 from models.placement.arnold.budget import Budget
 from models.placement.arnold.constructive import construct
 from models.placement.arnold.exact.search import solve_exactly
-from models.placement.arnold.instance import ArnoldInstance, affinity_weights
+from models.placement.arnold.instance import ArnoldInstance, arnold_instance
 from models.placement.arnold.labels import counts_of, labels_of, minipods_per_row
 from models.placement.arnold.parameters import ArnoldParameters, SpreadObjective
 from models.placement.arnold.search_answer import Report, SearchAnswer
@@ -46,7 +46,9 @@ class ArnoldFormulation(SearchFormulation):
         self, *, snapshot: Snapshot, parameters: ArnoldParameters, selection: Selection, affinity: Affinity
     ) -> None:
         super().__init__(snapshot=snapshot, parameters=parameters, selection=selection, affinity=affinity)
-        self.instance = arnold_instance(selection, parameters, affinity.alpha)
+        self.instance = arnold_instance(
+            selection.matrix, self.unit, affinity.alpha, selection.pool.minipods, selection.room
+        )
 
     def declare(self) -> "pyo.ConcreteModel":
         """Declare the paper's MIP."""
@@ -173,20 +175,6 @@ class NothingToPlan(Formulation):
         if plan == Plan(allocations=(), unplaced=(), score=()) and objective == 0:
             return []
         return [Issue(code="plan_not_empty", pointer="", detail="there is no job to plan")]
-
-
-def arnold_instance(selection: Selection, parameters: ArnoldParameters, alpha: float) -> ArnoldInstance:
-    """Numbers of the MIP: groups of the scheduling unit, free nodes per minipod, weights."""
-    num_groups, group_size = selection.matrix.groups(parameters.scheduling_unit)
-    minipod_weight, spread_weight = affinity_weights(alpha, parameters.scheduling_unit)
-    return ArnoldInstance(
-        num_groups=num_groups,
-        group_size=group_size,
-        minipods=selection.pool.minipods,
-        free_nodes=selection.room,
-        minipod_weight=minipod_weight,
-        spread_weight=spread_weight,
-    )
 
 
 def formulate_arnold(snapshot: Snapshot, parameters: ArnoldParameters, clock: PhaseClock) -> Formulation:
