@@ -311,13 +311,21 @@ def _classes(
 ) -> tuple[IntVector, IntVector]:
     """Class of every block, numbered by first appearance, and the first block of every class.
 
-    Equality is guessed by a signature and then verified.
+    Equality is guessed by a signature and then verified. It is one of bits, as sums of floats are the same for costs
+    that differ by rounding; and of bytes in reverse, as of round numbers only the high ones differ, which a sum modulo
+    2^64 would all but lose.
     """
     random = np.random.default_rng(0)
     offset = np.arange(cost.size) - np.repeat(first, size)
-    weight = 1 + random.random(int(size.max()))
-    key = np.add.reduceat((cost + matrix @ random.random(matrix.shape[1])) * weight[offset], first)
-    key += random.random() * size + random.random() * required
+    weight = random.integers(2**64, size=(3, int(size.max())), dtype=np.uint64)
+    taken = matrix @ random.random(matrix.shape[1])
+    # Adding zero makes one of both zeros.
+    parts = [
+        (values + 0.0).view(np.uint64).byteswap() * by[offset]
+        for values, by in zip((cost, taken), weight, strict=False)
+    ]
+    key = np.add.reduceat(parts[0] + parts[1], first)
+    key += weight[2, size - 1] + required
     _, appearance, guess = np.unique(key, return_index=True, return_inverse=True)
     order = np.argsort(appearance)
     rank = np.empty(order.size, dtype=np.int64)

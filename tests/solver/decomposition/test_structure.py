@@ -67,6 +67,16 @@ def test_blocks_that_differ_in_one_coefficient_stay_apart() -> None:
     assert found.copies.tolist() == [1, 1]
 
 
+def test_blocks_that_differ_by_rounding_are_classes_of_their_own_and_others_are_merged() -> None:
+    """Beside a million, what the second column costs is lost in sums of costs."""
+    nearly = float(np.nextafter(-1.0, 0.0))
+    rows = [*np.repeat(np.eye(4), 2, axis=1).tolist(), [2, 1] * 4]
+    found = find_structure(problem(rows, [-INF] * 5, [1] * 4 + [3], [-1e6, -1, -1e6, nearly, -1e6, nearly, -1e6, -1]))
+    assert found is not None
+    assert found.copies.tolist() == [2, 2]
+    assert found.cost.tolist() == [-1e6, -1, -1e6, nearly]
+
+
 @pytest.mark.parametrize(
     "changes",
     [
