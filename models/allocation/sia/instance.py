@@ -12,6 +12,7 @@ from models.allocation.sia.utility import Utilities, utilities
 from models.clock import PhaseClock
 from models.configurations import ConfigurationSet, enumerate_configurations
 from models.parallelism.results import PlanEstimate, Rejection
+from models.performance.goodput.listed import listed
 from models.performance.goodput.matrix import GoodputMatrix
 from models.performance.goodput.rounds import evaluate_round
 from models.performance.goodput.spec import GoodputTable, ThroughputTable
@@ -185,8 +186,8 @@ def _most_gpus_of(job: Job, all_gpus: int) -> int:
     most = job.max_gpus or all_gpus
     if isinstance(job.performance, ThroughputTable | GoodputTable):
         # A job whose table lies below its bounds keeps all configurations, to be told what is missing.
-        listed = max([entry.num_gpus for entry in job.performance.entries], default=0)
-        most = min(most, listed) if listed >= job.min_gpus else most
+        most_listed = listed(job.performance).layout.most_gpus
+        most = min(most, most_listed) if most_listed >= job.min_gpus else most
     return max(most, running, promised)
 
 

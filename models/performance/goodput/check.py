@@ -2,11 +2,12 @@
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 from operator import attrgetter
 from typing import assert_never
 
+from models.performance.goodput.listed import Layout, listed
 from models.performance.goodput.spec import (
     BatchRange,
     GoodputModel,
@@ -28,12 +29,10 @@ _GAMMA_MAX = 10.0
 # Counts are exact in float64 up to here.
 _COUNT_MAX = 2**53
 _entry_key = attrgetter("gpu_type", "num_gpus", "num_nodes")
-_Shape = tuple[str, int, int | None]
-"""GPU type, GPUs and nodes of an entry."""
 _TIMES = ("alpha_c", "beta_c", "alpha_r", "beta_r", "alpha_n", "beta_n")
 _times_of = attrgetter(*_TIMES)
 # Performances without fault, with the GPU types that there were: jobs of a round are those of the one before.
-_sound: OfLiving[Performance, frozenset[str]] = OfLiving()
+_sound: OfLiving[GoodputModel | GoodputObservations, frozenset[str]] = OfLiving()
 
 
 def performance_issues(performance: Performance, pointer: str, gpu_types: Collection[str]) -> list[Issue]:
@@ -43,6 +42,9 @@ def performance_issues(performance: Performance, pointer: str, gpu_types: Collec
     the cluster knows. Any other name is an error: a misspelt type would silently exclude the job from it.
     """
     names = frozenset(gpu_types)
+    if isinstance(performance, ThroughputTable | GoodputTable):
+        # What they list is kept anyway.
+        return [] if _is_sound_table(performance, names) else list(_table_issues(performance, pointer, names))
     if _sound.get(performance) == names:
         return []
     issues = list(_issues(performance, pointer, names))
@@ -51,14 +53,14 @@ def performance_issues(performance: Performance, pointer: str, gpu_types: Collec
     return issues
 
 
-def _issues(performance: Performance, pointer: str, gpu_types: frozenset[str]) -> Iterator[Issue]:
+def _issues(
+    performance: GoodputModel | GoodputObservations, pointer: str, gpu_types: frozenset[str]
+) -> Iterator[Issue]:
     match performance:
         case GoodputModel():
             return _model_issues(performance, pointer, gpu_types)
         case GoodputObservations():
             return _observations_issues(performance, pointer, gpu_types)
-        case ThroughputTable() | GoodputTable():
-            return _table_issues(performance, pointer, gpu_types)
     assert_never(performance)
 
 
@@ -177,8 +179,6 @@ def _table_issues(table: ThroughputTable | GoodputTable, pointer: str, gpu_types
     if isinstance(table, ThroughputTable) and table.batch_size is not None:
         yield from _count_issues(table.batch_size, f"{pointer}/batch_size")
     yield from _empty_issues(table.entries, f"{pointer}/entries")
-    if _is_sound_table(table.entries, gpu_types):
-        return
     counts = Counter(map(_entry_key, table.entries))
     for k, entry in enumerate(table.entries):
         where = f"{pointer}/entries/{k}"
@@ -193,27 +193,26 @@ def _table_issues(table: ThroughputTable | GoodputTable, pointer: str, gpu_types
             )
 
 
-def _is_sound_table(entries: Sequence[TableEntry], gpu_types: Collection[str]) -> bool:
-    """Whether there is nothing to say about the entries but that there are none.
-
-    Snapshots hold tens of thousands of entries; nearly all are sound, and few tables differ in what they list.
-    """
-    shapes = frozenset({(entry.gpu_type, entry.num_gpus, entry.num_nodes) for entry in entries})
-    values = [entry.value for entry in entries]
-    named = _named_types(shapes)
+def _is_sound_table(table: ThroughputTable | GoodputTable, gpu_types: frozenset[str]) -> bool:
+    """Whether `_table_issues` has nothing to say about the table: nearly all are sound."""
+    if isinstance(table, ThroughputTable) and not (table.batch_size is None or 1 <= table.batch_size <= _COUNT_MAX):
+        return False
+    found = listed(table)
+    named = _named_types(found.layout)
     # A sum is below infinity only where every value is a number.
-    are_positive = min(values, default=1.0) > 0 and sum(values) < math.inf
-    return are_positive and len(shapes) == len(entries) and named is not None and all(t in gpu_types for t in named)
+    return named is not None and named <= gpu_types and min(found.values) > 0 and sum(found.values) < math.inf
 
 
 @lru_cache(maxsize=64)
-def _named_types(shapes: frozenset[_Shape]) -> frozenset[str] | None:
-    """GPU types of the shapes; None where a count is wrong."""
+def _named_types(layout: Layout) -> frozenset[str] | None:
+    """GPU types that are listed; None where there are none, a count is wrong, or something is listed twice."""
     are_sound = all(
         1 <= num_gpus <= _COUNT_MAX and (num_nodes is None or 1 <= num_nodes <= num_gpus)
-        for _, num_gpus, num_nodes in shapes
+        for _, num_gpus, num_nodes in layout.shapes
     )
-    return frozenset(gpu_type for gpu_type, _, _ in shapes) if are_sound else None
+    if not layout.shapes or not are_sound or len(set(layout.shapes)) < len(layout.shapes):
+        return None
+    return frozenset(gpu_type for gpu_type, _, _ in layout.shapes)
 
 
 def _entry_issues(entry: TableEntry, pointer: str, gpu_types: Collection[str]) -> Iterator[Issue]:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from models.configurations import ConfigurationSet
 from models.performance.goodput.batch import NUM_CANDIDATES, choose_batches
+from models.performance.goodput.listed import listed
 from models.performance.goodput.profiles import ProfileTable
 from models.performance.goodput.sharing import with_shared_observations
 from models.performance.goodput.spec import GoodputModel, GoodputObservations, GoodputTable, ThroughputTable
@@ -152,9 +153,7 @@ def _fill_tables(
         return
     lookup = TableLookup(configurations)
     for tables in (throughputs, goodputs):
-        lookup.fill(
-            matrix.goodput, np.array(list(tables), dtype=np.int64), (table.entries for table in tables.values())
-        )
+        lookup.fill(matrix.goodput, np.array(list(tables), dtype=np.int64), [listed(t) for t in tables.values()])
     rows = np.array(list(throughputs), dtype=np.int64)
     batch_sizes = np.array([table.batch_size or 0 for table in throughputs.values()], dtype=np.int64)
     matrix.throughput[rows] = matrix.goodput[rows]

@@ -1,12 +1,12 @@
 """Look-up of table entries: the value for exactly these GPUs, on exactly these nodes before on any."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from itertools import chain
 
 import numpy as np
 
 from models.configurations import ConfigurationSet
-from models.performance.goodput.spec import TableEntry
+from models.performance.goodput.listed import Layout, Listed
 from stowplan.arrays import FloatArray, IntVector
 
 _Key = tuple[str, int, int | None]
@@ -29,15 +29,14 @@ class TableLookup:
         self._first = np.cumsum(self._size) - self._size
         self._any_nodes = np.array([*(num_nodes is None for _, _, num_nodes in self._named), True], dtype=np.bool_)
 
-    def fill(self, goodput: FloatArray, rows: IntVector, tables: Iterable[tuple[TableEntry, ...]]) -> None:
+    def fill(self, goodput: FloatArray, rows: IntVector, tables: Sequence[Listed]) -> None:
         """Write the values of each table into its row of `goodput` (J, C)."""
-        tables = list(tables)
-        unknown = len(self._number)
-        entries = list(chain.from_iterable(tables))
-        number = self._number.get
-        named = [number((entry.gpu_type, entry.num_gpus, entry.num_nodes), unknown) for entry in entries]
-        numbers, values = np.array(named, dtype=np.int64), np.array([entry.value for entry in entries])
-        row = np.repeat(rows, [len(table) for table in tables])
+        if not tables:
+            return
+        numbers_of = {layout: self._numbers(layout) for layout in {table.layout for table in tables}}
+        numbers = np.concatenate([numbers_of[table.layout] for table in tables])
+        values = np.fromiter(chain.from_iterable([table.values for table in tables]), np.float64, numbers.size)
+        row = np.repeat(rows, [len(table.values) for table in tables])
         # Entries for any number of nodes first: those for exact ones overrule them.
         for general in (True, False):
             chosen = np.flatnonzero(self._any_nodes[numbers] == general)
@@ -45,3 +44,8 @@ class TableLookup:
             offset = np.arange(size.sum()) - np.repeat(np.cumsum(size) - size, size)
             columns = self._columns[np.repeat(self._first[numbers[chosen]], size) + offset]
             goodput[np.repeat(row[chosen], size), columns] = np.repeat(values[chosen], size)
+
+    def _numbers(self, layout: Layout) -> IntVector:
+        """Numbers (E,) of the keys of the entries."""
+        number, unknown = self._number.get, len(self._number)
+        return np.array([number(shape, unknown) for shape in layout.shapes], dtype=np.int64)

@@ -1,6 +1,6 @@
 """Rounds that follow one another: what is taken from the round before is what would be found anew."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import fields, replace
 from functools import partial
@@ -12,6 +12,7 @@ from models.configurations import ConfigurationSet, enumerate_configurations
 from models.performance.goodput import matrix as evaluation
 from models.performance.goodput import rounds
 from models.performance.goodput.batch import Pairs, choose_batches
+from models.performance.goodput.listed import Listed
 from models.performance.goodput.matrix import GoodputMatrix, evaluate
 from models.performance.goodput.rounds import forget_rounds
 from models.performance.goodput.spec import (
@@ -216,7 +217,7 @@ def test_tables_that_are_as_they_were_are_not_looked_up_again(monkeypatch: pytes
     num_tables: list[int] = []
 
     class Counted(TableLookup):
-        def fill(self, goodput: FloatArray, rows: IntVector, tables: Iterable[tuple[TableEntry, ...]]) -> None:
+        def fill(self, goodput: FloatArray, rows: IntVector, tables: Sequence[Listed]) -> None:
             num_tables.append(rows.size)
             super().fill(goodput, rows, tables)
 
