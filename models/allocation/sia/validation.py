@@ -4,7 +4,7 @@ More forced demand than there are GPUs is no fault of the input: the problem is 
 which rows exclude each other.
 """
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -36,7 +36,7 @@ def goodput_policy_issues(snapshot: Snapshot, parameters: SiaParameters, policy:
     """What `policy_issues` says, of a policy that asks for what Sia asks for; `policy`: its name in sentences."""
     jobs, roll, taken = snapshot.jobs, roll_of(snapshot), occupancy(snapshot)
     configurations = enumerate_configurations(snapshot.cluster)
-    gpu_types = {kind.name for kind in snapshot.cluster.gpu_types}
+    gpu_types = frozenset(kind.name for kind in snapshot.cluster.gpu_types)
     shared = shared_jobs(snapshot)
     issues = list(sharing_issues(shared)) if shared is not jobs else []
 
@@ -74,12 +74,12 @@ def _job_issues(
     parameters: SiaParameters,
     taken: Occupancy,
     configurations: ConfigurationSet,
-    gpu_types: Set[str],
+    gpu_types: frozenset[str],
     policy: str,
 ) -> list[Issue]:
     """Faults of job `k`, without what its performance says of its reservation."""
     job, pointer = snapshot.jobs[k], f"/jobs/{k}"
-    faults = [*_performance_issues(pointer, job, parameters, policy, is_pinned=job.id in taken.pinned)]
+    faults = _kind_issues(pointer, job, parameters, policy, is_pinned=job.id in taken.pinned)
     if job.performance:
         faults += performance_issues(job.performance, f"{pointer}/performance", gpu_types)
     faults += bound_issues(pointer, job)
@@ -88,23 +88,29 @@ def _job_issues(
     return faults
 
 
-def _performance_issues(
-    pointer: str, job: Job, parameters: SiaParameters, policy: str, *, is_pinned: bool
-) -> Iterator[Issue]:
-    if job.performance is None and (job.model is None or parameters.objective is SiaObjective.GIVEN_COSTS):
-        if not is_pinned:
-            yield Issue(
+def _kind_issues(pointer: str, job: Job, parameters: SiaParameters, policy: str, *, is_pinned: bool) -> list[Issue]:
+    """A performance that is missing, or of a kind that does not go with the objective."""
+    has_costs = parameters.objective is SiaObjective.GIVEN_COSTS
+    if job.performance is None and (job.model is None or has_costs):
+        if is_pinned:
+            return []
+        return [
+            Issue(
                 code="missing_performance",
                 pointer=f"{pointer}/performance",
                 detail=f"job {job.id!r} has no performance; {policy} needs one, or a transformer or operators, for "
                 "every job that it may place",
             )
-    elif parameters.objective is SiaObjective.GIVEN_COSTS and not isinstance(job.performance, GoodputTable):
-        yield Issue(
-            code="goodput_table_required",
-            pointer=f"{pointer}/performance",
-            detail=f"objective given_costs takes costs from goodput tables; job {job.id!r} has another kind",
-        )
+        ]
+    if has_costs and not isinstance(job.performance, GoodputTable):
+        return [
+            Issue(
+                code="goodput_table_required",
+                pointer=f"{pointer}/performance",
+                detail=f"objective given_costs takes costs from goodput tables; job {job.id!r} has another kind",
+            )
+        ]
+    return []
 
 
 def _remaining_warnings(snapshot: Snapshot, parameters: SiaParameters, policy: str) -> Iterator[Issue]:
