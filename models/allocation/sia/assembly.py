@@ -77,7 +77,7 @@ def assemble(instance: SiaInstance) -> MatrixProblem:
     row_of_job = np.full(len(instance.jobs), -1, dtype=np.int64)
     row_of_job[choosing] = np.arange(num_choosing)
     row_of_job[reserved] = np.arange(num_choosing, num_of_jobs)
-    problem = MatrixProblem(
+    return MatrixProblem(
         name="sia",
         sense=instance.sense,
         objective=instance.gain,
@@ -89,11 +89,17 @@ def assemble(instance: SiaInstance) -> MatrixProblem:
         upper=np.ones(num_pairs),
         integrality=np.ones(num_pairs, dtype=np.bool_),
     )
-    if num_pairs < MERGING_PAYS:
-        return problem
-    alone = np.flatnonzero((np.bincount(instance.pair_jobs, minlength=len(instance.jobs)) > 0) & (row_of_job < 0))
-    problem.tell(merged(instance, problem.objective, np.concatenate([choosing, reserved, alone]), used, num_of_jobs))
-    return problem
+
+
+def tell_choice(instance: SiaInstance, problem: MatrixProblem) -> None:
+    """Say what the choice form is of the program that `assemble` gave, be its objective another; not of a small one."""
+    if problem.num_columns < MERGING_PAYS:
+        return
+    choosing, reserved = _choosing(instance), instance.reserved
+    is_alone = np.bincount(instance.pair_jobs, minlength=len(instance.jobs)) > 0
+    is_alone[choosing] = is_alone[reserved] = False
+    order = np.concatenate([choosing, reserved, np.flatnonzero(is_alone)])
+    problem.tell(merged(instance, problem.objective, order, _used(instance), choosing.size + reserved.size))
 
 
 def _columns(instance: SiaInstance, job_rows: IntVector, used: IntVector, num_of_jobs: int) -> "sparse.csc_array":

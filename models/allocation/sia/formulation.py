@@ -43,7 +43,7 @@ import numpy as np
 
 from models.allocation.degrees import degree_violations
 from models.allocation.parallel_plan_check import parallel_plan_violations
-from models.allocation.sia.assembly import assemble, capacity_names, row_names
+from models.allocation.sia.assembly import assemble, capacity_names, row_names, tell_choice
 from models.allocation.sia.check import allocation_violations
 from models.allocation.sia.extraction import extract_plan, long_waits, slower_jobs
 from models.allocation.sia.goodput_check import goodput_violations
@@ -91,8 +91,10 @@ class SiaFormulation(Formulation):
         options = replace(options, prices=self._known_prices())
         step = objective_step(self.problem.objective, self.instance.pair_jobs, options.relative_gap)
         if step is None or not self.problem.num_columns:
+            tell_choice(self.instance, self.problem)
             return super().solve(options, monitor)
         changed = toward_present(self.problem, self.instance, step)
+        tell_choice(self.instance, changed)
         start = options.warm_start if options.warm_start is not None else self.warm_start
         result = solve(changed, replace(options, warm_start=start), monitor)
         return for_declared(result, self.problem, step, options.relative_gap)

@@ -9,15 +9,18 @@ from hypothesis import given, settings
 
 from benchmarks.workloads.published.sia_instances import instance_names, load_instance
 from models.allocation.constraint_group import stacked
-from models.allocation.sia.assembly import MERGING_PAYS, assemble, constraint_groups
+from models.allocation.sia.assembly import MERGING_PAYS, assemble, constraint_groups, tell_choice
 from models.allocation.sia.formulation import SiaFormulation, formulate_sia
-from models.allocation.sia.instance import sia_instance
+from models.allocation.sia.instance import SiaInstance, sia_instance
 from models.allocation.sia.parameters import SiaObjective, SiaParameters
 from models.clock import PhaseClock
-from models.workload import Job, Snapshot
+from models.workload import Job, NodeGpus, Snapshot
 from solver.decomposition.structure import find_structure
+from solver.monitor import SolveMonitor
+from solver.options import SolveOptions
 from solver.preparation import prepare
 from solver.problem import MatrixProblem
+from solver.solve import solve
 from tests.models.allocation.sia.instances import random_parameters, random_snapshot, table
 from tests.models.placement.scenes import SEEDS, cluster, dice, node
 
@@ -71,6 +74,13 @@ def test_on_a_recorded_input() -> None:
     assert_same(formulate_sia(recorded.snapshot, recorded.parameters, PhaseClock()))
 
 
+def told(instance: SiaInstance) -> MatrixProblem:
+    """The program with its choice form."""
+    problem = assemble(instance)
+    tell_choice(instance, problem)
+    return problem
+
+
 def assert_told_is_found(problem: MatrixProblem, *, may_be_untold: bool) -> None:
     """The choice form that comes with the program is the one that is found in its columns."""
     told, found = problem.choice, find_structure(replace(problem))
@@ -94,7 +104,7 @@ def test_jobs_are_merged_as_their_columns_are(seed: int) -> None:
     clones = tuple(replace(job, id=f"{job.id}-{k}", current=None) for k in range(3) for job in snapshot.jobs)
     for jobs in (snapshot.jobs, snapshot.jobs + clones):
         instance = sia_instance(replace(snapshot, jobs=jobs), parameters, PhaseClock())
-        problem, has_single_unit = assemble(instance), bool((instance.rows.limits == 1).any())
+        problem, has_single_unit = told(instance), bool((instance.rows.limits == 1).any())
         if not prepare(problem).conflicts:
             assert_told_is_found(problem, may_be_untold=has_single_unit)
             assert_told_is_found(prepare(problem).problem, may_be_untold=has_single_unit)
@@ -104,10 +114,10 @@ def test_jobs_are_merged_as_their_columns_are(seed: int) -> None:
 def test_jobs_that_differ_are_not_merged_whatever_their_sums() -> None:
     rng = dice(0)
     instance = sia_instance(random_snapshot(rng), random_parameters(rng), PhaseClock())
-    assert assemble(instance).choice is not None
+    assert told(instance).choice is not None
     with patch("numpy.random.default_rng") as drawn:
         drawn().integers.side_effect = lambda _, size, dtype: np.zeros(size, dtype)
-        assert assemble(instance).choice is None
+        assert told(instance).choice is None
 
 
 def test_jobs_whose_costs_are_whole_numbers_are_told_apart() -> None:
@@ -119,11 +129,30 @@ def test_jobs_whose_costs_are_whole_numbers_are_told_apart() -> None:
     )
     snapshot = Snapshot(cluster=cluster(*(node(f"n{k}", num_gpus=8) for k in range(4))), jobs=jobs)
     parameters = SiaParameters(objective=SiaObjective.GIVEN_COSTS, queue_penalty=128.0)
-    problem = assemble(sia_instance(snapshot, parameters, PhaseClock()))
+    problem = told(sia_instance(snapshot, parameters, PhaseClock()))
     assert_told_is_found(problem, may_be_untold=False)
 
 
 def test_small_programs_are_not_merged_beforehand() -> None:
     instance = sia_instance(random_snapshot(dice(0)), random_parameters(dice(0)), PhaseClock())
     assert assemble(instance).num_columns < MERGING_PAYS
-    assert assemble(instance).choice is None
+    assert told(instance).choice is None
+
+
+@patch("models.allocation.sia.assembly.MERGING_PAYS", 0)
+def test_what_is_solved_in_place_of_the_program_comes_with_its_own_choice_form() -> None:
+    """Costs of whole numbers have ties, for which keeping a job where it is is made a little better."""
+    shapes = {("a", 1): 3.0, ("a", 2): 2.0}
+    on = cluster(node("n0", num_gpus=2), node("n1", num_gpus=2), node("n2", num_gpus=2))
+    jobs = tuple(
+        Job(id=f"j{k}", performance=table(shapes), current=(NodeGpus(node="n0", gpus=(0,)),) if k == 0 else None)
+        for k in range(4)
+    )
+    parameters = SiaParameters(objective=SiaObjective.GIVEN_COSTS, queue_penalty=8.0)
+    formulation = formulate_sia(Snapshot(cluster=on, jobs=jobs), parameters, PhaseClock())
+    with patch("models.allocation.sia.formulation.solve", wraps=solve) as asked:
+        formulation.solve(SolveOptions(), SolveMonitor())
+    (solved, *_), _ = asked.call_args
+    assert solved.objective.tolist() != formulation.problem.objective.tolist()
+    assert solved.choice is not None
+    assert_told_is_found(solved, may_be_untold=False)
