@@ -7,7 +7,7 @@ checked is that a batch is the best one, nor the model that was fitted to observ
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from models.plan import JobAllocation, Plan
 from models.roll import roll_of
 from models.workload import Snapshot
 from stowplan.errors import Issue
+
+_Fault = tuple[str, str]
+"""At which field of the allocation, and what is wrong there."""
 
 
 def goodput_violations(
@@ -47,27 +50,13 @@ def goodput_violations(
     jobs, roll, cluster = snapshot.jobs, roll_of(snapshot), snapshot.cluster
     share_of = {} if promised is None else promised
 
-    def columns(rows: list[int]) -> Iterator[int]:
-        """The configuration of each allocation; -1 for none."""
-        types = [configurations.gpu_types[t] for t in configurations.type_index.tolist()]
-        fields_of = configurations.num_nodes.tolist(), configurations.num_gpus.tolist()
-        fractions = configurations.bandwidth_fraction.tolist()
-        shapes = zip(types, *fields_of, fractions if promised is not None else [None] * len(types), strict=True)
-        index = {shape: c for c, shape in enumerate(shapes)}
-        items: list[JobAllocation | None] = given[rows].tolist()
-        for item in items:
-            if item is None:
-                yield -1
-            else:
-                yield index.get((item.gpu_type, len(item.gpus), item.num_gpus, share_of.get(item.job_id)), -1)
-
     models = matrix.models
     shares = np.array([share_of.get(job.id, np.nan) for job in jobs]) if share_of else np.zeros(len(jobs))
     of_allocation = (given, shares)
     c = roll.each(
         "goodput shape",
         np.int64,
-        columns,
+        lambda rows: _columns(configurations, given[rows].tolist(), promised),
         same=(configurations,),
         equal=promised is None,
         beside=of_allocation,
@@ -75,44 +64,65 @@ def goodput_violations(
     fields = (matrix.goodput, matrix.batch_size, matrix.local_batch_size, matrix.accumulation_steps)
     numbers = tuple(field[np.arange(len(jobs)), c] if len(configurations) else np.zeros(len(jobs)) for field in fields)
 
-    def faults(i: int, k: int) -> Iterator[Issue]:
-        """What is wrong with allocation `k`, that of job `i`."""
-        own = jobs[i].performance
-        known = models[i] if isinstance(own, GoodputObservations) else own
-        allocation = given[i]
-        goodput, *steps = (array[i].item() for array in numbers)
-        expected = allocation and allocation.expected_goodput
-        # A job may keep GPUs on which nothing is known of it.
-        if c[i] < 0 or known is None or (expected is None and goodput == 0):
-            return
-        counted, right = _reached(known, allocation, audit, share_of.get(jobs[i].id), steps)
-        if not math.isclose(counted, goodput, rel_tol=TOLERANCE):
-            yield Issue(
-                code="wrong_goodput",
-                pointer=f"/allocations/{k}",
-                detail=f"the objective counts a goodput of {goodput} for job {allocation.job_id!r}; that of its "
-                f"configuration is {counted}",
-            )
-        if expected is not None and not math.isclose(right, expected, rel_tol=TOLERANCE):
-            yield Issue(
-                code="wrong_goodput",
-                pointer=f"/allocations/{k}/expected_goodput",
-                detail=f"job {allocation.job_id!r} is said to reach {expected}; where it is it reaches {right}",
-            )
+    def faults(rows: list[int]) -> Iterator[list[_Fault]]:
+        """What is wrong with the allocation of each job."""
+        # As lists: single elements of arrays take longer.
+        of_each = [array[rows].tolist() for array in (given, c, models, *numbers)]
+        for i, allocation, column, model, goodput, *steps in zip(rows, *of_each, strict=True):
+            own = jobs[i].performance
+            known = model if isinstance(own, GoodputObservations) else own
+            # A job may keep GPUs on which nothing is known of it.
+            if column < 0 or known is None or (goodput == 0 and allocation.expected_goodput is None):
+                yield []
+            else:
+                reached = _reached(known, allocation, audit, share_of.get(jobs[i].id), steps)
+                yield _faults(allocation, goodput, reached)
 
     # What was found right of the very job and model on the very GPUs, with the same numbers, is not computed again.
     is_right = roll.each(
         "goodput is right",
         np.bool_,
-        lambda rows: (not any(faults(i, 0)) for i in rows),
+        lambda rows: (not found for found in faults(rows)),
         same=(cluster, configurations),
         equal=promised is None,
         beside=(*of_allocation, models, *numbers),
     )
     if not is_right.all():
         place = {allocation.job_id: k for k, allocation in enumerate(plan.allocations)}
-        wrong = ((place[jobs[i].id], i) for i in np.flatnonzero(~is_right).tolist())
-        yield from (issue for k, i in sorted(wrong) for issue in faults(i, k))
+        wrong = sorted((place[jobs[i].id], i) for i in np.flatnonzero(~is_right).tolist())
+        for (k, _), found in zip(wrong, faults([i for _, i in wrong]), strict=True):
+            for field, detail in found:
+                yield Issue(code="wrong_goodput", pointer=f"/allocations/{k}{field}", detail=detail)
+
+
+def _columns(
+    configurations: ConfigurationSet, allocations: Sequence[JobAllocation | None], promised: Mapping[str, float] | None
+) -> Iterator[int]:
+    """The configuration of each allocation, of several with other shares of the bandwidth that which was promised; -1
+    for none."""
+    types = [configurations.gpu_types[t] for t in configurations.type_index.tolist()]
+    fields_of = configurations.num_nodes.tolist(), configurations.num_gpus.tolist()
+    shares = [None] * len(types) if promised is None else configurations.bandwidth_fraction.tolist()
+    index = {shape: c for c, shape in enumerate(zip(types, *fields_of, shares, strict=True))}
+    share_of = {} if promised is None else promised
+    for item in allocations:
+        if item is None:
+            yield -1
+        else:
+            yield index.get((item.gpu_type, len(item.gpus), item.num_gpus, share_of.get(item.job_id)), -1)
+
+
+def _faults(allocation: JobAllocation, goodput: float, reached: tuple[float, float]) -> list[_Fault]:
+    """What is wrong where the objective counts `goodput`, and the job reaches what `_reached` says."""
+    (counted, right), expected = reached, allocation.expected_goodput
+    found: list[_Fault] = []
+    if not math.isclose(counted, goodput, rel_tol=TOLERANCE):
+        detail = f"the objective counts a goodput of {goodput} for job {allocation.job_id!r}; that of its configuration"
+        found.append(("", f"{detail} is {counted}"))
+    if expected is not None and not math.isclose(right, expected, rel_tol=TOLERANCE):
+        detail = f"job {allocation.job_id!r} is said to reach {expected}; where it is it reaches {right}"
+        found.append(("/expected_goodput", detail))
+    return found
 
 
 def _reached(
