@@ -196,7 +196,8 @@ def _place_within(
         missing = demand.num_nodes - len(own)
         chosen = [*own, *nearest_nodes(others[~is_kept], min(missing, int((~is_kept).sum())), units, own)]
         chosen += others[is_kept][: demand.num_nodes - len(chosen)].tolist()
-        placed[demand.job_id] = _take_whole(pool, demand, chosen)
+        placed[demand.job_id] = _whole(pool, chosen)
+        pool.take(demand, placed[demand.job_id])
     return placed
 
 
@@ -274,7 +275,8 @@ def _place_whole(pool: Pool, demands: Sequence[Demand], units: IntMatrix, share:
         # All nodes are equally near: one after the other, without a look at all of them for every demand.
         rest = iter(np.flatnonzero(available).tolist())
         for demand, own in zip(demands, owned, strict=True):
-            placed[demand.job_id] = _take_whole(pool, demand, [*own, *islice(rest, demand.num_nodes - len(own))])
+            chosen = [*own, *islice(rest, demand.num_nodes - len(own))]
+            placed[demand.job_id] = pool.hand_out(_whole(pool, chosen))
         return placed
     for demand, own in zip(demands, owned, strict=True):
         chosen = [*own, *nearest_nodes(np.flatnonzero(available), demand.num_nodes - len(own), units, own)]
@@ -284,14 +286,12 @@ def _place_whole(pool: Pool, demands: Sequence[Demand], units: IntMatrix, share:
             others = nearest_nodes(np.flatnonzero(available), demand.num_nodes, units, ())
             chosen = max(chosen, others, key=share)
         available[chosen] = False
-        placed[demand.job_id] = _take_whole(pool, demand, chosen)
+        placed[demand.job_id] = pool.hand_out(_whole(pool, chosen))
     return placed
 
 
-def _take_whole(pool: Pool, demand: Demand, nodes: Sequence[int]) -> Slices:
-    slices = tuple((node, pool.free[node]) for node in nodes)
-    pool.take(demand, slices)
-    return slices
+def _whole(pool: Pool, nodes: Sequence[int]) -> Slices:
+    return tuple([(node, pool.free[node]) for node in nodes])
 
 
 def nearest_nodes(free: IntVector, count: int, units: IntMatrix, own: Sequence[int]) -> list[int]:
@@ -379,12 +379,10 @@ def _place_partial(pool: Pool, demands: Sequence[Demand], units: IntMatrix) -> d
         buckets[pool.free[node].bit_count()].append((rank, node))
     placed: dict[str, Slices] = {}
     for demand in demands:
-        best = next(bucket for bucket in buckets[demand.num_gpus :] if bucket)
+        best = next(filter(None, buckets[demand.num_gpus :]))
         rank, node = heapq.heappop(best)
-        slices = ((node, aligned_block(pool.free[node], demand.num_gpus, 0)),)
-        pool.take(demand, slices)
+        placed[demand.job_id] = pool.hand_out(((node, aligned_block(pool.free[node], demand.num_gpus, 0)),))
         heapq.heappush(buckets[pool.free[node].bit_count()], (rank, node))
-        placed[demand.job_id] = slices
     return placed
 
 

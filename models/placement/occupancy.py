@@ -105,8 +105,11 @@ def running_jobs(snapshot: Snapshot) -> Mapping[str, Slices]:
         """Where jobs run; nothing where a node of theirs is down."""
         down = {node.id for node in cluster.nodes if node.state is NodeState.DOWN}
         for row in rows:
-            current = jobs[row].current or ()
-            yield () if any(part.node in down for part in current) else _slices(current, index)
+            current = jobs[row].current
+            if not current or any(part.node in down for part in current):
+                yield ()
+            else:
+                yield _slices(current, index)
 
     slices = roll_of(snapshot).each("held", np.object_, held, same=(cluster,)).tolist()
     return dict(compress(zip(row_of(snapshot), slices, strict=True), slices))
