@@ -124,7 +124,9 @@ def _allocations(instance: SiaInstance, chosen: IntVector, slices: Mapping[str, 
                 # It was chosen in another class, and goes on as it runs.
                 goodput = goodput_now
             estimate, share = instance.plans.get((i, c)), promised[c] if c >= 0 else 1.0
-            plan, reached = plans.on(job, estimate, gpus, goodput, share=share, stays=stays)
+            plan, reached = None, goodput
+            if estimate is not None or job.parallel_plan is not None:
+                plan, reached = plans.on(job, estimate, gpus, goodput, share=share, stays=stays)
             yield JobAllocation(
                 job_id=job.id,
                 gpu_type=gpu_type_of(cluster, taken),
@@ -152,7 +154,10 @@ def _shares(cluster: Cluster, placed: Iterable[Slices | None]) -> Iterator[float
     """Share of the inter-node bandwidth of each group of slices. Most are on one node, which needs none."""
     nodes, fractions = cluster.nodes, fractions_of(cluster)
     for slices in placed:
-        yield 1.0 if slices is None else group_fraction(fractions, [nodes[node].path for node, _ in slices])
+        if slices is None or len(slices) < 2:
+            yield 1.0
+        else:
+            yield group_fraction(fractions, [nodes[node].path for node, _ in slices])
 
 
 def _scores(instance: SiaInstance, chosen: IntVector) -> tuple[ScoreTerm, ...]:

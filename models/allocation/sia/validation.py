@@ -209,10 +209,10 @@ def _configuration_issues(
     """The reserved count must be a configuration."""
     if reservation.gpu_type not in configurations.gpu_types:
         return
-    t = configurations.gpu_types.index(reservation.gpu_type)
-    valid = np.unique(configurations.num_gpus[configurations.type_index == t])
-    if reservation.num_gpus in valid:
+    counts = configurations.num_gpus[configurations.type_index == configurations.gpu_types.index(reservation.gpu_type)]
+    if (counts == reservation.num_gpus).any():
         return
+    valid = np.unique(counts)
     below, above = valid[valid < reservation.num_gpus], valid[valid > reservation.num_gpus]
     nearest = [*below[-1:].tolist(), *above[:1].tolist()]
     choices = f"the nearest counts are {' and '.join(map(str, nearest))}" if nearest else "all its nodes are down"
