@@ -160,7 +160,8 @@ def _moves(problem: ChoiceProblem, reduced: ReducedCosts, options: IntVector) ->
         source=source,
         target=target,
         first=np.concatenate([[0], np.cumsum(others)]),
-        takes=usage[target] - usage[source],
+        # Rows by `take`, which is twice as fast.
+        takes=usage.take(target, axis=0) - usage.take(source, axis=0),
         adds=costs[target] - costs[source],
     )
 
