@@ -69,7 +69,9 @@ class DecompositionBackend:
         """Solve `problem`; see the protocol. The result names HiGHS where it solved the problem whole."""
         is_started = options.warm_start is not None
         if problem.num_columns <= _FEW_COLUMNS:
-            by_table = self._solved_by_table(problem, options, monitor)
+            # Beside a point, prices leave less than is written down without them.
+            is_priced = is_started and options.prices is not None and problem.num_columns > _FEWEST_COLUMNS
+            by_table = None if is_priced else self._solved_by_table(problem, options, monitor)
             if by_table is not None:
                 return by_table
             if not is_started or problem.num_columns <= _FEWEST_COLUMNS:

@@ -6,7 +6,7 @@ problem, and an optimal core solution that costs at most L + d is optimal. Class
 leave the MIP.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy import sparse
@@ -20,16 +20,28 @@ from stowplan.arrays import FloatVector, IntVector, Mask
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Core:
-    """The MIP over the open columns, and how to lift its points.
+    """The open columns of the choice problem `of`, the MIP over them, and how to lift its points.
 
-    columns (c,): open columns of the choice problem; fixed (n,): counts of the classes that are decided.
-    floor: every solution outside the core costs more than this (inf: the core is the whole problem).
+    columns (c,): open columns; fixed (n,): counts of the classes that are decided; nothing (K,): the classes that may
+    choose no column. floor: every solution outside the core costs more than this (inf: the core is the whole problem).
     """
 
-    problem: MatrixProblem
+    of: ChoiceProblem
     columns: IntVector
     fixed: IntVector
+    nothing: Mask
     floor: float
+    # As soon as it is asked.
+    _problem: MatrixProblem | None = field(init=False, default=None)
+
+    @property
+    def problem(self) -> MatrixProblem:
+        """The MIP; what is enumerated has no need of it."""
+        problem = self._problem
+        if problem is None:
+            problem = _mip(self.of, self.columns, self.fixed, self.nothing)
+            object.__setattr__(self, "_problem", problem)
+        return problem
 
     def lift(self, x: FloatVector) -> IntVector:
         """Counts (n,) of the choice problem for the core's point (c,)."""
@@ -55,9 +67,10 @@ def build_core(problem: ChoiceProblem, reduced: ReducedCosts, threshold: float) 
     columns = np.flatnonzero(near & ~decided[class_of])
     left_out = int((~near).sum()) + int((~nothing & ~problem.required).sum())
     return Core(
-        problem=_mip(problem, columns, fixed, nothing),
+        of=problem,
         columns=columns,
         fixed=fixed,
+        nothing=nothing,
         floor=reduced.bound + threshold if left_out else np.inf,
     )
 
