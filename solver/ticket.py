@@ -132,6 +132,8 @@ class Ticket:
 
     def cancel(self) -> None:
         """Withdraw the task when it waits; ask it to stop, keeping its incumbent, when it runs."""
+        if self.future.done():
+            return
         with self._lock:
             self._canceled = True
             worker = self._worker
@@ -228,10 +230,9 @@ class Ticket:
         if kind == "progress":
             self._advance(content[0])
             return False
-        if kind == "keeps":
-            worker.keeps = content[0]
-            return False
-        value, progress = content
+        value, progress, keeps = content
+        if keeps is not None:
+            worker.keeps = keeps
         if progress is not None:
             self._advance(progress)
         if kind == "failed":

@@ -3,8 +3,9 @@
 The main thread runs tasks, one thread listens to the parent, one sends progress. Messages are tuples:
 
 parent -> worker   ("task", id, "package.module:function", pickled argument), ("cancel", id), ("load",), ("exit",)
-worker -> parent   ("ready",), ("started", id), ("progress", id, Progress), ("keeps", id, names), and at the end
-                   ("done", id, value, Progress or None) or ("failed", id, error, Progress or None)
+worker -> parent   ("ready",), ("started", id), ("progress", id, Progress), and at the end ("done", id, value, Progress
+                   or None, names or None) or ("failed", id, error, Progress or None, names or None): what it keeps, as
+                   far as that is other than it has said before
 """
 
 import ctypes
@@ -128,7 +129,7 @@ def _run(task: _Task, outbox: "_Outbox") -> None:
     outbox.send("started", task.id)
     monitor = SolveMonitor(
         on_progress=lambda progress: outbox.offer(task.id, progress),
-        keeps=lambda names: outbox.send("keeps", task.id, tuple(names)),
+        keeps=outbox.keep,
         canceled=task.canceled,
     )
     try:
@@ -159,6 +160,7 @@ class _Outbox:
         self._pending = threading.Condition()
         self._task = 0
         self._progress: Progress | None = None
+        self._keeps: Sequence[str] | None = None
 
     def send(self, *message: object) -> None:
         # Pickled first: a value that cannot be pickled must not leave half a message in the pipe.
@@ -172,13 +174,17 @@ class _Outbox:
             self._task = task
             self._pending.notify()
 
+    def keep(self, names: Sequence[str]) -> None:
+        """Have the end of the task say what is kept: before, nobody asks a worker that has one."""
+        self._keeps = tuple(names)
+
     def end(self, kind: str, task: int, content: object) -> None:
         """Send the last word of a task, and with it what is pending: whoever listens wakes once for both."""
         # The lock spans taking and sending, so that progress never arrives after the answer.
         with self._pending:
             # A thread that the task before left behind may have offered the last one.
-            self.send(kind, task, content, self._progress if self._task == task else None)
-            self._progress = None
+            self.send(kind, task, content, self._progress if self._task == task else None, self._keeps)
+            self._progress = self._keeps = None
 
     def flush(self) -> None:
         with self._pending:
