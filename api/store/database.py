@@ -43,7 +43,7 @@ _RECORD_COLUMNS = [PLANS.c[field.name] for field in fields(PlanRecord)]
 # Made once: SQLAlchemy takes as long to build a statement with its values in it as SQLite takes to carry it out.
 _WRITTEN = [column.name for column in _RECORD_COLUMNS if column.name != "sequence"]
 _INSERT = Frequent(insert(PLANS))
-# Of every plan that is told by changes.
+# Of every plan that is told by changes, with a key.
 _INSERT_POSTED = Frequent(insert(POSTED))
 _FINISH = Frequent(update(PLANS).where(PLANS.c.id == bindparam("ended")))
 _FORGET_EVENTS = Frequent(delete(PLAN_EVENTS).where(PLAN_EVENTS.c.plan_id == bindparam("ended")))
@@ -328,7 +328,8 @@ class Store(Database):
             # Others would delete plans without a word.
             self.recent_snapshots.put(record.id, snapshot.name, 1)
         lease(connection, self, record.id, PLANS_LEASES, client=plan.client, due_s=plan.due_s)
-        if plan.posted_hash not in (None, record.input_hash):
+        # Whoever asks again is known by the key alone.
+        if record.idempotency_key is not None and plan.posted_hash not in (None, record.input_hash):
             _INSERT_POSTED.change(connection, {"plan_id": record.id, "input_hash": plan.posted_hash})
         if plan.notes is not None:
             connection.execute(insert(NOTES).values(plan_id=record.id, notes=plan.notes))

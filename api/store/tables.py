@@ -61,7 +61,8 @@ PLANS = Table(
     Column("events", CompressedText),
     sqlite_autoincrement=True,
 )
-# What was asked for where measurements were filled in: the same key with the same request gives the same plan.
+# What was asked for under a key where it is other than what is stored, as measurements were filled in: the same key
+# with the same request gives the same plan.
 POSTED = Table(
     "posted_plans",
     METADATA,
