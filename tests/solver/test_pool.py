@@ -327,6 +327,23 @@ def test_cancel_that_meets_the_start_is_not_lost(pool: WorkerPool, monkeypatch: 
     assert tickets[0].result(10) == "canceled"
 
 
+def test_a_worker_hears_no_cancel_of_what_has_ended(pool: WorkerPool, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[object] = []
+    until(lambda: pool.num_ready == 1)
+    kind = type(next(iter(pool._workers)))
+    send = kind.send
+
+    def watched(worker: Worker, *message: object) -> None:
+        sent.append(message[0])
+        send(worker, *message)
+
+    monkeypatch.setattr(kind, "send", watched)
+    ticket = pool.submit(name(tasks.echo), 1, 10)
+    assert ticket.result(20) == 1
+    ticket.cancel()
+    assert (sent, ticket.result()) == (["task"], 1)
+
+
 def test_callbacks_may_fail_and_late_ones_are_called(pool: WorkerPool, caplog: pytest.LogCaptureFixture) -> None:
     def fail(*_: object) -> None:
         raise RuntimeError("callback")

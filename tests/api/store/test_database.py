@@ -21,7 +21,7 @@ from api.store.database import Store
 from api.store.dialects.frequent import Frequent
 from api.store.leases import Leases, Others
 from api.store.records import NewPlan, PlanRecord, SnapshotRecord
-from api.store.tables import BODIES, RUNS
+from api.store.tables import BODIES, POSTED, RUNS
 from api.store.texts import Body, PlanInput
 from solver.pool import QueueFullError
 from stowplan.errors import InputError
@@ -311,6 +311,16 @@ def test_plans_that_come_together_are_admitted_refused_and_known_each_by_itself(
             "plan-2": PlanStatus.FAILED,
             "plan-5": PlanStatus.QUEUED,
         }
+
+
+def test_what_was_posted_is_kept_where_a_key_may_ask_for_it_again(location: Path | str | None) -> None:
+    keyed = NewPlan(record=RECORD, asked=ASKED, posted_hash="as posted")
+    with closing(Store(location)) as store:
+        assert store.add_plans([keyed, replace(_new("plan-2"), posted_hash="as posted")], lambda *_: None)
+        with store.reading() as connection:
+            assert connection.execute(select(POSTED)).all() == [("plan-1", "as posted")]
+        again = replace(keyed, record=replace(RECORD, id="plan-3", input_hash="filled in otherwise"))
+        assert store.add_plans([again], lambda *_: None) == ["plan-1"]
 
 
 @pytest.mark.parametrize(("version", "kind"), [(None, StoreError), ("\ud800", UnicodeEncodeError)])

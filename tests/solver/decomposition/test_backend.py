@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import solver.backends.decomposition as module
 from benchmarks.workloads.choice_problems import drawn_choice_problem
 from solver.backends.highs import HighsBackend
-from solver.decomposition import pricing
+from solver.decomposition import core, pricing
 from solver.decomposition.dual import DualPoint, maximise_dual
 from solver.monitor import Progress, SolveMonitor
 from solver.options import SolveOptions
@@ -187,6 +187,26 @@ def test_the_same_input_gives_the_same_point() -> None:
     assert first.incumbent is not None
     assert second.incumbent is not None
     assert (first.incumbent == second.incumbent).all()
+
+
+def test_beside_a_point_prices_come_before_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what they leave is enumerated, for which no program is written."""
+    whole = choice_problem(7, num_blocks=25, num_options=6, num_resources=3)
+    first = solve(whole, EXACT)
+    priced = solve(whole, replace(EXACT, warm_start=first.incumbent))
+    assert priced.prices is not None
+
+    def refused(*_: Any) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(module, "solve_by_table", refused)
+    monkeypatch.setattr(core, "_mip", refused)
+    again = solve(whole, replace(EXACT, warm_start=first.incumbent, prices=priced.prices))
+    assert again.termination is TerminationReason.OPTIMAL
+    assert again.objective == pytest.approx(first.objective)
+    assert again.bound == pytest.approx(first.objective)
+    with pytest.raises(AssertionError):
+        solve(whole, replace(EXACT, warm_start=first.incumbent))
 
 
 @pytest.mark.slow
