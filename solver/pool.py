@@ -365,7 +365,11 @@ class WorkerPool:
                 while not self._closed and worker.alive and not (spare is not None and spare.is_up):
                     if self._queue and not self._is_for_another(worker, self._queue.first()):
                         self._num_busy += 1
-                        return self._queue.pop()
+                        ticket = self._queue.pop()
+                        if self._queue:
+                            # Others may have left this one here, and not seen what comes behind it.
+                            self._changed.notify_all()
+                        return ticket
                     if until_outdated and worker.is_outdated:
                         return None
                     self._changed.wait(_IDLE_CHECK_S)

@@ -309,6 +309,23 @@ def test_a_task_goes_to_the_idle_worker_that_keeps_what_it_wants(engine: WorkerE
         assert pool.submit(name(tasks.echo), 7, 10, wants="c").result(20) == 7
 
 
+def test_a_task_does_not_wait_behind_one_that_is_for_another_worker(
+    engine: WorkerEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Nobody looks again by himself.
+    monkeypatch.setattr("solver.pool._IDLE_CHECK_S", 60.0)
+    with WorkerPool(2, 4, preload=("tests.solver.tasks",), engine=engine) as pool:
+        until(lambda: pool.num_ready == 2)
+        pool.submit(name(tasks.keep), "a", 10).result(20)
+        for _ in range(8):
+            until(lambda: pool.num_busy == 0 and pool.is_kept("a"))
+            wanting = pool.submit(name(tasks.wait), 60.0, 60, wants="a")
+            assert pool.submit(name(tasks.echo), 1, 60).result(20) == 1
+            until(partial(getattr, wanting, "running"))
+            wanting.cancel()
+            assert wanting.result(20) == "canceled"
+
+
 def test_cancel_that_meets_the_start_is_not_lost(pool: WorkerPool, monkeypatch: pytest.MonkeyPatch) -> None:
     tickets: list[Ticket] = []
     until(lambda: pool.num_ready == 1)
