@@ -71,6 +71,10 @@ COMMANDS: Mapping[str, LazyCommand] = {
         "benchmarks.horizon.horizon_bound:main",
         "Bound from below the mean completion time on traces of Sia under any policy.",
     ),
+    "arena-bound": LazyCommand(
+        "benchmarks.horizon.arena_bound:main",
+        "Bound from below the mean completion time on Arena's Philly under any policy.",
+    ),
     "horizon-decisions": LazyCommand(
         "benchmarks.horizon.decisions:main",
         "Measure decisions of horizon by size: CPU by phase beside the targets, and how it grows.",

@@ -21,11 +21,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from benchmarks.horizon.ascent import Priced, good_prices_of
 from stowplan.arrays import FloatArray, IntArray, Mask
 
 _TINY = 1e-9
-# Adam: what is kept of the means of gradients and of their squares, and how far a price moves in the first step.
-_KEPT, _KEPT_SQUARES = 0.9, 0.99
+# The first prices, and how far these move in the first step.
 _RATE = 0.05
 _COARSE = 64
 _NEVER_S = 1e12
@@ -218,29 +218,28 @@ class Program:
         return Use(gpus=used[: len(choices)] @ of_type, waited_s=waited_s, starts=starts, held_s=held_s)
 
 
-def good_prices(problem: Problem, num_steps: int) -> tuple[FloatArray, Use]:
-    """Prices (R, T) near those of the highest bound, and what is used there: Adam, with a rate that falls to 0."""
-    program = Program(problem, range(len(problem.kinds)), _COARSE, is_mixed=True)
+def good_prices(problem: Problem, num_steps: int) -> FloatArray:
+    """Prices (R, T) near those of the highest bound."""
+    program = _coarse(problem)
     # Behind the last round here all could be over, or it is a bound yet.
     longest_s = max(kind.left_s[-1] for kind in problem.kinds)
     num_rounds = int(problem.rounds.max() + 2.0 * longest_s / problem.round_s) + 1
-    prices = np.full((num_rounds, len(problem.num_gpus)), _RATE)
-    mean, squares = np.zeros_like(prices), np.zeros_like(prices)
-    best: tuple[float, FloatArray, Use] | None = None
-    for k in range(num_steps):
+
+    def priced(prices: FloatArray) -> Priced:
         cost_s, use = program.use(prices)
-        value_s = cost_s - paid_s(problem, prices)
-        if best is None or value_s > best[0]:
-            best = value_s, prices, use
-        gradient = use.gpus / problem.num_gpus - 1.0
-        mean += (1.0 - _KEPT) * (gradient - mean)
-        squares += (1.0 - _KEPT_SQUARES) * (gradient**2 - squares)
-        spread = np.sqrt(squares / (1.0 - _KEPT_SQUARES ** (k + 1))) + _TINY
-        step = mean / (1.0 - _KEPT ** (k + 1)) / spread
-        prices = np.maximum(0.0, prices + _RATE * (1.0 - k / num_steps) * step)
-    if best is None:
-        raise AssertionError("no step, no prices")
-    return best[1], best[2]
+        return Priced(value=cost_s - paid_s(problem, prices), use=use.gpus)
+
+    first = np.full((num_rounds, len(problem.num_gpus)), _RATE)
+    return good_prices_of(priced, first, problem.num_gpus, num_steps, _RATE)
+
+
+def use_at(problem: Problem, prices: FloatArray) -> Use:
+    """What is used at prices (R, T)."""
+    return _coarse(problem).use(prices)[1]
+
+
+def _coarse(problem: Problem) -> Program:
+    return Program(problem, range(len(problem.kinds)), _COARSE, is_mixed=True)
 
 
 def paid_s(problem: Problem, prices: FloatArray) -> float:

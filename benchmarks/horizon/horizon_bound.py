@@ -16,7 +16,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from benchmarks.horizon.bound import Kind, Problem, good_prices, lower_bound_s
+from benchmarks.horizon.bound import Kind, Problem, good_prices, lower_bound_s, use_at
 from benchmarks.horizon.case import Variant
 from benchmarks.horizon.parts import SIA_TRACES, of_sia
 from benchmarks.paths import PUBLISHED, RESULTS
@@ -110,7 +110,8 @@ def _epoch_s(application: MeasuredApplication, configurations: ConfigurationSet)
 
 def _row(trace: str, load: float, steps: int) -> Row:
     problem, names = problem_of(of_sia(trace, Variant(name="sia", policy="sia"), load=load))
-    prices, use = good_prices(problem, steps)
+    prices = good_prices(problem, steps)
+    use = use_at(problem, prices)
     num_jobs = len(problem.kind_of)
     bound_h = round(lower_bound_s(problem, prices) / num_jobs / _S_PER_HOUR, 4)
     replayed = {

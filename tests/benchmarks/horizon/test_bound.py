@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from benchmarks.horizon.bound import Kind, Problem, good_prices, lower_bound_s
+from benchmarks.horizon.bound import Kind, Problem, good_prices, lower_bound_s, use_at
 from benchmarks.horizon.horizon_bound import problem_of
 from benchmarks.replays.sia_replays import setup_of
 from benchmarks.workloads.published.sia_traces import DATA
@@ -87,7 +87,7 @@ def test_never_above_the_best_of_all_schedules(seed: int) -> None:
         round_s=ROUND_S,
     )
     best = best_s(problem)
-    prices, _ = good_prices(problem, 60)
+    prices = good_prices(problem, 60)
     bound = lower_bound_s(problem, prices)
     alone = lower_bound_s(problem, np.zeros_like(prices))
     assert alone <= bound <= best
@@ -120,7 +120,8 @@ def test_one_machine_is_shared_as_by_the_shortest_work_left() -> None:
         if not left_s[j]:
             best += now_s - submit_s[j]
             del left_s[j]
-    prices, use = good_prices(problem, 300)
+    prices = good_prices(problem, 300)
+    use = use_at(problem, prices)
     # What is left behind the last round is not counted.
     assert 0.9 * 870.0 <= use.held_s.sum() <= 870.0 * (1.0 + 1e-9)
     assert use.gpus.mean() == pytest.approx(1.0, abs=0.02)
