@@ -4,16 +4,19 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from benchmarks.replays import sia_replays
 from executor.simulation.setup import ReplaySetup
 from executor.simulation.truth import Profiling, TruthParameters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
-    """A policy as on the command line, `name:{parameters}`, and what it is told; see `TruthParameters`."""
+    """A policy as on the command line, `name:{parameters}`, and what it is told; see `TruthParameters`. round_s: plan
+    every so many seconds (None: after every event), where the rules are those of Sia."""
 
     name: str
     policy: str
+    round_s: float | None = 60.0
     told: Profiling = Profiling.ONE_GPU
     shared: bool = True
     noise: float = 0.0
@@ -66,3 +69,9 @@ class Asked:
 def policy(name: str, parameters: Mapping[str, object]) -> str:
     """As on the command line."""
     return f"{name}:{json.dumps(parameters, separators=(',', ':'))}" if parameters else name
+
+
+def of_sia(trace: str, variant: Variant) -> ReplaySetup:
+    """A trace of Sia under a variant. What the released policy takes restarts for is told with what else it is told."""
+    true_restarts = variant.told is not Profiling.RELEASED
+    return sia_replays.setup_of(trace, variant.policy, variant.truth, variant.round_s, true_restarts=true_restarts)

@@ -23,9 +23,8 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from benchmarks.horizon.case import Variant, policy
+from benchmarks.horizon.case import Variant, of_sia, policy
 from benchmarks.paths import PUBLISHED
-from benchmarks.replays import sia_replays
 from benchmarks.rows import Row, show, write
 from benchmarks.suite.cases.horizon import horizon_request
 from benchmarks.workloads.generators import SiaSize
@@ -84,8 +83,8 @@ def _replayed(given: dict[str, object]) -> Row:
         outcomes.append(plan(request))
         return outcomes[-1]
 
-    variant = Variant(name="horizon", policy=policy(HORIZON.name, given))
-    Replay(sia_replays.setup_of(_TRACE, variant.policy, variant.truth), planner=planned).run()
+    variant = Variant(name="horizon", policy=policy(HORIZON.name, given), round_s=None)
+    Replay(of_sia(_TRACE, variant), planner=planned).run()
     jobs = [len(item.plan.allocations) + len(item.plan.unplaced) for item in outcomes if item.plan is not None]
     return _row("replay", 64, int(np.median(jobs)), outcomes, 0.02, None)
 

@@ -18,7 +18,7 @@ import typer
 
 from benchmarks.horizon.bound import Kind, Problem, good_prices, lower_bound_s, use_at
 from benchmarks.horizon.case import Variant
-from benchmarks.horizon.parts import SIA_TRACES, of_sia
+from benchmarks.horizon.parts import SIA_TRACES, loaded
 from benchmarks.paths import PUBLISHED, RESULTS
 from benchmarks.rows import Row, command_line, show, write
 from executor.simulation.application import MeasuredApplication
@@ -109,7 +109,7 @@ def _epoch_s(application: MeasuredApplication, configurations: ConfigurationSet)
 
 
 def _row(trace: str, load: float, steps: int) -> Row:
-    problem, names = problem_of(of_sia(trace, Variant(name="sia", policy="sia"), load=load))
+    problem, names = problem_of(loaded(trace, Variant(name="sia", policy="sia"), load=load))
     prices = good_prices(problem, steps)
     use = use_at(problem, prices)
     num_jobs = len(problem.kind_of)

@@ -4,8 +4,9 @@
     python -m benchmarks horizon-replays --part sia --trace 'helios/*' --variant horizon --horizon '{"restart_price":2}'
     python -m benchmarks horizon-replays --readme
 
-sia         Sia's traces, as `sia-replays`; jobs of an application share what they measured, and steps on one GPU are
-            known, but for `sia` as it was released
+sia         Sia's traces, as `sia-replays`; jobs of an application share what they measured, and steps on one GPU and
+            what a restart costs are known, but for `sia` as it was released. `horizon` plans after every event and a
+            minute after it has planned, others every minute, but for those whose names say otherwise
 load        one of them with arrivals 0.5 to 2 times as often
 ablation    `horizon` without its parts, and with errors in what it is told (not in how jobs run): log-normal ones in
             throughputs; of the work left twice or half as much as is true
@@ -118,6 +119,7 @@ def row_of(case: Case, setup: ReplaySetup, observed: Observed) -> Row:
         "seed": case.seed,
         "policy": name,
         "parameters": parameters,
+        "round_s": setup.control.round_s,
         "told": setup.truth.profiling.value,
         "shared": setup.truth.shared_models,
         "noise": setup.truth.noise,

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
-from benchmarks.horizon.case import Asked, Case, Variant, policy
-from benchmarks.replays import sia_replays
+from benchmarks.horizon.case import Asked, Case, Variant, of_sia, policy
 from benchmarks.workloads.published.sia_traces import sia_cluster
 from executor.simulation.setup import ReplaySetup
 from topology.cluster import Cluster, Node, Tier
@@ -24,7 +23,7 @@ _S_PER_HOUR = 3600.0
 
 def leaf_cases(asked: Asked) -> Iterator[Case]:
     """With placement classes, and without: each job is taken to lie where nodes spread least."""
-    whole = Variant(name="horizon", policy=asked.horizon())
+    whole = Variant(name="horizon", policy=asked.horizon(), round_s=None)
     variants = (
         whole,
         replace(whole, name="no placement classes", policy=asked.horizon(placement_classes=False)),
@@ -32,6 +31,7 @@ def leaf_cases(asked: Asked) -> Iterator[Case]:
             whole,
             name="sia, completion time",
             policy=policy("sia", {"objective": "completion_time", "restart_price": 3}),
+            round_s=60.0,
         ),
     )
     for trace in _TRACES:
@@ -51,7 +51,7 @@ def leaf_cluster() -> Cluster:
 
 
 def _on_leaves(trace: str, variant: Variant, hours: float | None) -> ReplaySetup:
-    setup = sia_replays.setup_of(trace, variant.policy, variant.truth)
+    setup = of_sia(trace, variant)
     jobs = setup.trace.jobs
     if hours is not None:
         jobs = tuple(job for job in jobs if job.submit_s < hours * _S_PER_HOUR)

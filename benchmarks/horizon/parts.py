@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from benchmarks.horizon.case import Asked, Case, Variant, policy
+from benchmarks.horizon.case import Asked, Case, Variant, of_sia, policy
 from benchmarks.horizon.leaves import leaf_cases
 from benchmarks.horizon.reserved import reserved_cases
-from benchmarks.replays import arena_replays, sia_replays, suika_replays
+from benchmarks.replays import arena_replays, suika_replays
 from benchmarks.replays.suika_replays import RESTART_S
 from benchmarks.workloads.published.arena import ROUND_S
 from executor.simulation.setup import ReplaySetup
@@ -19,6 +19,7 @@ SIA_TRACES = (*_HELIOS, *(f"philly/workload-{k}" for k in range(1, 5)), "newtrac
 _LOADS = (0.5, 0.75, 1.0, 1.5, 2.0)
 _BY_TIME = {"objective": "completion_time"}
 _SIA_BY_TIME = Variant(name="sia, completion time", policy=policy("sia", {**_BY_TIME, "restart_price": 3}))
+_AT_EVENTS = replace(_SIA_BY_TIME, name="sia, completion time, at events", round_s=None)
 _NO_BACKFILL = Variant(name="gang, no backfill", policy=policy("gang", {"backfill": "none"}))
 _SIA, _GANG = (Variant(name=name, policy=name) for name in ("sia", "gang"))
 # Rounds of the released simulator; the trace is of days.
@@ -36,39 +37,41 @@ class Part:
     cases: Cases
 
 
+def _horizon(asked: Asked) -> Variant:
+    """By Sia's rules, but for its rounds: it plans after every event."""
+    return Variant(name="horizon", policy=asked.horizon(), round_s=None)
+
+
 def _sia(asked: Asked) -> Iterator[Case]:
     variants = (
         Variant(name="sia, told as released", policy="sia", told=Profiling.RELEASED, shared=False),
         _SIA,
         _SIA_BY_TIME,
-        Variant(name="horizon", policy=asked.horizon()),
+        _AT_EVENTS,
+        Variant(name="horizon, every 60 s", policy=asked.horizon()),
+        _horizon(asked),
     )
     for trace in SIA_TRACES:
         for variant in variants:
-            yield Case(trace=trace, variant=variant, make=partial(of_sia, trace, variant))
+            yield Case(trace=trace, variant=variant, make=partial(loaded, trace, variant))
 
 
 def _load(asked: Asked) -> Iterator[Case]:
     trace = _HELIOS[0]
-    variants = (
-        _SIA_BY_TIME,
-        _SIA,
-        Variant(name="gavel", policy="gavel"),
-        _GANG,
-        Variant(name="horizon", policy=asked.horizon()),
-    )
+    variants = (_SIA_BY_TIME, _AT_EVENTS, _SIA, Variant(name="gavel", policy="gavel"), _GANG, _horizon(asked))
     for load in _LOADS:
         for variant in variants:
-            make = partial(of_sia, trace, variant, load=load)
+            make = partial(loaded, trace, variant, load=load)
             yield Case(trace=trace, variant=variant, load=load, make=make)
 
 
 def _ablation(asked: Asked) -> Iterator[Case]:
     """Plans of jobs that come with their measurements are none of its choices here, nor are placement classes, since
     all nodes are alike; those are in the part `leaves`."""
-    whole = Variant(name="horizon", policy=asked.horizon())
+    whole = _horizon(asked)
     variants = (
         whole,
+        replace(whole, name="every 60 s", round_s=60.0),
         replace(whole, name="one interval", policy=asked.horizon(num_intervals=1, horizon_s=None)),
         replace(whole, name="two intervals", policy=asked.horizon(num_intervals=2)),
         replace(whole, name="to the end of all jobs", policy=asked.horizon(horizon_s=None, backlog_efficiency=None)),
@@ -80,22 +83,23 @@ def _ablation(asked: Asked) -> Iterator[Case]:
     for trace in _HELIOS:
         for variant in variants:
             for seed in range(asked.seeds if variant.is_random else 1):
-                make = partial(of_sia, trace, variant, seed)
+                make = partial(loaded, trace, variant, seed)
                 yield Case(trace=trace, variant=variant, seed=seed, make=make)
 
 
 def _objectives(asked: Asked) -> Iterator[Case]:
     """What else may be asked for; jobs come in these traces as often as is said."""
+    whole = _horizon(asked)
     variants = (
-        Variant(name="horizon", policy=asked.horizon()),
+        whole,
         *(
-            Variant(name=f"{name} {value:g}", policy=asked.horizon(**{name: value}))
+            replace(whole, name=f"{name} {value:g}", policy=asked.horizon(**{name: value}))
             for name, value in (("tail", 0.3), ("fairness", 1.0), ("throughput", 1.0), ("arrivals_per_h", 20.0))
         ),
     )
     for trace in _HELIOS:
         for variant in variants:
-            yield Case(trace=trace, variant=variant, make=partial(of_sia, trace, variant))
+            yield Case(trace=trace, variant=variant, make=partial(loaded, trace, variant))
 
 
 def _arena(asked: Asked) -> Iterator[Case]:
@@ -133,9 +137,9 @@ def hurried(trace: Trace, load: float) -> Trace:
     return replace(trace, jobs=tuple(replace(job, submit_s=job.submit_s / load) for job in trace.jobs))
 
 
-def of_sia(trace: str, variant: Variant, seed: int = 0, *, load: float = 1.0) -> ReplaySetup:
-    """A trace of Sia under a variant."""
-    setup = sia_replays.setup_of(trace, variant.policy, variant.truth)
+def loaded(trace: str, variant: Variant, seed: int = 0, *, load: float = 1.0) -> ReplaySetup:
+    """A trace of Sia under a variant, with arrivals so many times as often."""
+    setup = of_sia(trace, variant)
     return replace(setup, trace=hurried(setup.trace, load), seed=seed)
 
 

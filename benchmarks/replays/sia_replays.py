@@ -12,6 +12,7 @@ trains on average by GPU type, with the GPUs and the batch that it asked for; it
 batch in every epoch.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated
 
@@ -32,6 +33,7 @@ from workloads.readers import read_trace
 from workloads.trace import Trace
 
 _S_PER_HOUR = 3600.0
+
 # What the policy of the released simulator takes a restart for, where that is not what it costs there.
 _PLANNED_RESTARTS_S = {"cifar10": 30.0, "yolov3": 45.0, "ncf": 30.0}
 _SLOWDOWNS = {"cifar10": 1.8, "ncf": 1.5}
@@ -69,8 +71,16 @@ def main(
     print(write(name, protocol, rows))
 
 
-def setup_of(trace: str, policy: str, truth: TruthParameters, round_s: float = 60.0) -> ReplaySetup:
-    """A trace by the rules above."""
+def setup_of(
+    trace: str,
+    policy: str,
+    truth: TruthParameters,
+    round_s: float | None = 60.0,
+    *,
+    true_restarts: bool = False,
+) -> ReplaySetup:
+    """A trace by the rules above. round_s: None to plan after every event. true_restarts: policies are told what a
+    restart costs, not what the released one takes it for."""
     jobs = read_trace(DATA / "workloads" / f"{trace}.csv", format_="sia")
     (parameters,) = parameters_of(None, [policy], {}, known=Known.FOLDER)
     return ReplaySetup(
@@ -78,11 +88,11 @@ def setup_of(trace: str, policy: str, truth: TruthParameters, round_s: float = 6
         trace=jobs,
         control=ControlOptions(parameters=parameters, round_s=round_s, settle=True, options=usual_options(parameters)),
         truth=truth,
-        profiles=_profiles(jobs),
+        profiles=_profiles(jobs, {} if true_restarts else _PLANNED_RESTARTS_S),
     )
 
 
-def _profiles(trace: Trace) -> tuple[ApplicationProfile, ...]:
+def _profiles(trace: Trace, planned_restarts_s: Mapping[str, float]) -> tuple[ApplicationProfile, ...]:
     """Of the applications of a trace, with what the simulator says of each."""
     gpu_types = [kind.name for kind in sia_cluster().gpu_types]
     names = {job.application for job in trace.jobs if job.application is not None}
@@ -97,7 +107,7 @@ def _profiles(trace: Trace) -> tuple[ApplicationProfile, ...]:
                 for kind in profile.types
             ),
             restart_s=APPLICATIONS[profile.application].restart_cost_s,
-            planned_restart_s=_PLANNED_RESTARTS_S.get(profile.application),
+            planned_restart_s=planned_restarts_s.get(profile.application),
             slowdown=_SLOWDOWNS.get(profile.application, _SLOWDOWN),
         )
         for profile in read_profiles(DATA / "profiles", names, gpu_types)
