@@ -2,8 +2,9 @@
 
 Behind the horizon no plan is worth making: jobs that are still to come will change it. What is left then is taken to be
 done by all GPUs together, one job after another, the least work by weight first (SRPT), so that a second of work on a
-job delays all those behind it. GPUs that work together on one job are slower than each where it helps most:
-`backlog_efficiency`.
+job delays all those behind it. Work is what it takes of the cluster where it takes the least, with types of GPUs that
+are worth what they do of jobs on average: who is fast on slow GPUs takes little. GPUs that work together on one job are
+slower than each where it helps most: `backlog_efficiency`.
 """
 
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from stowplan.arrays import FloatMatrix, FloatVector
 
 # Relative; what is left of jobs is often guessed in proportion to their weights.
 _EQUAL = 1e-9
+# Where no job can run all GPUs together are worth nothing.
+_TINY = np.finfo(np.float64).tiny
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -42,22 +45,30 @@ class Backlog:
 def together_s(seconds: FloatMatrix, shapes: Shapes, num_gpus: FloatVector, efficiency: float) -> FloatVector:
     """(J,) how long all GPUs take for what is left of a job, 0 where it cannot run.
 
+    GPUs of a type count by how fast jobs are on them on average, over how fast each is where its GPUs help most; a job
+    is done by those of the type on which that takes the least of the cluster.
+
     Parameters
     ----------
     seconds
-        (J, C), infinity where a job cannot run.
+        (J, C) of the jobs that are planned, infinity where one cannot run and for all others.
     num_gpus
         (T,) of the cluster.
     efficiency
         Part of the speed that a GPU has in its best configuration.
     """
     gpu_s = seconds * shapes.num_gpus
-    per_s = np.zeros(len(seconds))
-    for t in range(shapes.num_types):
-        least = gpu_s[:, shapes.type_index == t].min(axis=1, initial=np.inf)
-        able = np.isfinite(least) & (least > 0)
-        per_s += np.divide(num_gpus[t], least, out=np.zeros_like(least), where=able)
-    return np.divide(1.0, efficiency * per_s, out=np.zeros_like(per_s), where=per_s > 0)
+    least = np.full((len(seconds), shapes.num_types), np.inf)
+    for t in np.flatnonzero(num_gpus > 0).tolist():
+        least[:, t] = gpu_s[:, shapes.type_index == t].min(axis=1, initial=np.inf)
+    best = least.min(axis=1, initial=np.inf)
+    able = np.isfinite(best) & (best > 0)
+    least, found = least[able], np.zeros(len(seconds))
+    worth = (best[able, None] / least).sum(axis=0)
+    counted = np.multiply(least, worth, out=np.full_like(least, np.inf), where=np.isfinite(least))
+    # The mean is over as many on both sides.
+    found[able] = counted.min(axis=1, initial=np.inf) / (efficiency * max(float(num_gpus @ worth), _TINY))
+    return found
 
 
 def left_at_end(intervals: Intervals, work: Work, found: Schedules) -> FloatVector:

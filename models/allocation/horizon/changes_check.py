@@ -65,11 +65,25 @@ def work_left(jobs: Sequence[Job], speeds: Mapping[str, Mapping[Shape, float]]) 
     return {job.id: said.get(job.id, unit[job.id] * max(typical * job.weight, job.attained_gpu_s)) for job in jobs}
 
 
-def together_s(able: Mapping[Shape, float], usable: Mapping[str, int]) -> float:
-    """How long all GPUs, `usable` by type, take for a job of which so much is left, each as fast as where it helps
-    most; 0 where it cannot run."""
-    least: dict[str, float] = {}
-    for (gpu_type, _, num_gpus, _), time_s in able.items():
-        least[gpu_type] = min(least.get(gpu_type, math.inf), time_s * num_gpus)
-    per_s = math.fsum(usable[gpu_type] / gpu_s for gpu_type, gpu_s in least.items() if gpu_s > 0)
-    return 1.0 / per_s if per_s > 0 else 0.0
+def together_s(able: Mapping[str, Mapping[Shape, float]], usable: Mapping[str, int]) -> Mapping[str, float]:
+    """How long all GPUs, `usable` by type, take for jobs of which so much is left, by id; 0 where one cannot run. Types
+    count by the mean of how fast jobs are on one of their GPUs, over where that is the fastest."""
+    least: dict[str, dict[str, float]] = {}
+    for name, known in able.items():
+        of_job: dict[str, float] = {}
+        for (gpu_type, _, num_gpus, _), time_s in known.items():
+            if usable.get(gpu_type):
+                of_job[gpu_type] = min(of_job.get(gpu_type, math.inf), time_s * num_gpus)
+        if of_job and min(of_job.values()) > 0:
+            least[name] = of_job
+    worth = {
+        gpu_type: math.fsum(min(of_job.values()) / of_job[gpu_type] for of_job in least.values() if gpu_type in of_job)
+        for gpu_type in usable
+    }
+    # The mean is over as many on both sides.
+    all_gpus = math.fsum(usable[gpu_type] * value for gpu_type, value in worth.items())
+    found = {
+        name: min(gpu_s * worth[gpu_type] for gpu_type, gpu_s in of_job.items()) / all_gpus
+        for name, of_job in least.items()
+    }
+    return {name: found.get(name, 0.0) for name in able}

@@ -142,7 +142,7 @@ class _Audit:
             snapshot,
             parameters,
             {job.id: self._fair_s(job, share) for job in snapshot.jobs},
-            {job.id: together_s(self._able(job), self._usable) for job in planned},
+            together_s({job.id: self._able(job) for job in planned}, self._usable),
             self._bounds_s[-1] if self._bounds_s else 0.0,
         )
 

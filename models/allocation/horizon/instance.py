@@ -362,8 +362,9 @@ def _backlog(
     on as planned."""
     if parameters.backlog_efficiency is None:
         return None
-    whole_s = together_s(runnable, shapes, most, parameters.backlog_efficiency)
-    whole_s[base.pinned] = 0.0
+    planned = runnable.copy()
+    planned[base.pinned] = np.inf
+    whole_s = together_s(planned, shapes, most, parameters.backlog_efficiency)
     return Backlog(begins_s=intervals.end_s, left=left_at_end(intervals, work, found), together_s=whole_s)
 
 

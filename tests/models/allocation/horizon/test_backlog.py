@@ -5,9 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from models.allocation.horizon.backlog import Backlog
+from models.allocation.horizon.backlog import Backlog, together_s
+from models.allocation.horizon.changes_check import together_s as checked_together_s
 from models.allocation.horizon.objective_check import Worth
 from models.allocation.horizon.parameters import HorizonObjective, HorizonParameters
+from models.allocation.horizon.schedules import Shapes
 from models.performance.goodput.spec import TableEntry, ThroughputTable
 from models.workload import Snapshot
 from stowplan.errors import InputError
@@ -49,6 +51,21 @@ def test_two_gpu_types_work_together() -> None:
     assert formulation.violations(plan, objective) == []
     # 950 s on the faster one after a start of 10.
     assert objective == pytest.approx(960 + (4000 - 950 * 3) / 4)
+
+
+def test_who_is_fast_on_slow_gpus_takes_little_of_the_cluster() -> None:
+    """One GPU of each of two types; `even` is as fast on both, `keen` three times as fast on b. So a GPU of type a is
+    worth (1 + 1/3) / 2, one of type b 1, both 5/3: 300 s of `even` on a are 120 s of all, of `keen` on b 180."""
+    shapes = Shapes(type_index=np.array([0, 1]), num_gpus=np.array([1, 1]), num_types=2)
+    seconds = np.array([[300.0, 300.0], [900.0, 300.0], [np.inf, np.inf]])
+    found = together_s(seconds, shapes, np.array([1.0, 1.0]), 1.0)
+    assert found == pytest.approx([120.0, 180.0, 0.0])
+    # Without GPUs of type a all are worth the same.
+    assert together_s(seconds, shapes, np.array([0.0, 2.0]), 0.5) == pytest.approx([300.0, 300.0, 0.0])
+    assert together_s(seconds[2:], shapes, np.array([1.0, 1.0]), 1.0).tolist() == [0.0]
+    checks = {"even": {("a", 1, 1, 1.0): 300.0, ("b", 1, 1, 1.0): 300.0}, "none": {}}
+    checks["keen"] = {("a", 1, 1, 1.0): 900.0, ("b", 1, 1, 1.0): 300.0}
+    assert checked_together_s(checks, {"a": 1, "b": 1}) == pytest.approx({"even": 120.0, "keen": 180.0, "none": 0.0})
 
 
 @pytest.mark.parametrize("weights", [(1.0, 3.0, 0.7), (1.1, 0.3, 7.0), (1.0, 1.0, 1.0)])

@@ -99,19 +99,22 @@ def _weights(it: HorizonInstance) -> list[float]:
 def _backlogs(it: HorizonInstance, counted: list[float]) -> list[float]:
     """What all jobs lose with the whole work of each: those with as much left or more, by weight, wait for it."""
     known, nodes = it.sia.configurations, it.sia.snapshot.cluster.nodes
-    together_s = [0.0] * len(it.jobs)
+    masks = list(zip(nodes, it.sia.taken.free_masks, strict=True))
+    free = [sum(mask.bit_count() for node, mask in masks if node.gpu_type == name) for name in known.gpu_types]
+    least: dict[int, dict[int, float]] = {}
     for i in it.sia.planned.tolist():
-        per_s = 0.0
-        for t, gpu_type in enumerate(known.gpu_types):
-            masks = zip(nodes, it.sia.taken.free_masks, strict=True)
-            free = sum(mask.bit_count() for node, mask in masks if node.gpu_type == gpu_type)
-            able = [
-                float(it.work.seconds[i, c]) * known.num_gpus[c]
-                for c in range(len(known))
-                if known.type_index[c] == t and it.sia.utility.runnable[i, c] and known.num_gpus[c] <= free
-            ]
-            per_s += free / min(able) if able else 0.0
-        together_s[i] = 1 / per_s if per_s else 0.0
+        for c, t in enumerate(known.type_index.tolist()):
+            if it.sia.utility.runnable[i, c] and known.num_gpus[c] <= free[t]:
+                gpu_s = float(it.work.seconds[i, c]) * int(known.num_gpus[c])
+                least.setdefault(i, {})[t] = min(gpu_s, least.get(i, {}).get(t, math.inf))
+    worth = [
+        sum(min(of_job.values()) / of_job[t] for of_job in least.values() if t in of_job) / max(1, len(least))
+        for t in range(len(free))
+    ]
+    all_gpus = sum(number * value for number, value in zip(free, worth, strict=True))
+    together_s = [0.0] * len(it.jobs)
+    for i, of_job in least.items():
+        together_s[i] = min(gpu_s * worth[t] for t, gpu_s in of_job.items()) / all_gpus
     value = [weight * one for weight, one in zip(_weights(it), counted, strict=True)]
     alike = [i for i, time_s in enumerate(together_s) if time_s > 0 and value[i] > 0]
     efficiency = it.parameters.backlog_efficiency or 1.0
