@@ -6,7 +6,8 @@
 
 sia         Sia's traces, as `sia-replays`; jobs of an application share what they measured, and steps on one GPU and
             what a restart costs are known, but for `sia` as it was released. `horizon` plans after every event and a
-            minute after it has planned, others every minute, but for those whose names say otherwise
+            minute after it has planned, others every minute, but for those whose names say otherwise; with seeds, again
+            with each arrival up to ten minutes sooner or later
 load        one of them with arrivals 0.5 to 2 times as often
 ablation    `horizon` without its parts, and with errors in what it is told (not in how jobs run): log-normal ones in
             throughputs; of the work left twice or half as much as is true
@@ -63,7 +64,7 @@ def main(
     ] = None,
     loads: Annotated[list[float] | None, typer.Option("--load", help="Of the part load; may be repeated.")] = None,
     horizon: Annotated[str, typer.Option(help="Parameters of horizon, as JSON.")] = "{}",
-    seeds: Annotated[int, typer.Option(min=1, help="Of workloads that are made, and of errors.")] = 1,
+    seeds: Annotated[int, typer.Option(min=1, help="Of workloads that are made, moved arrivals, and errors.")] = 1,
     hours: Annotated[float | None, typer.Option(min=0.1, help="Of workloads that are made; else as published.")] = None,
     limit_s: Annotated[float, typer.Option("--limit", min=0.01, help="Seconds of a solve.")] = 60.0,
     suffix: Annotated[str, typer.Option("--suffix", help="Of the result's name, to keep it apart.")] = "",

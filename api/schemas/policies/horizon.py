@@ -53,7 +53,7 @@ class HorizonParametersDoc(ParametersDoc):
     """What a second after its deadline_s counts, beside what every second of a job does."""
     throughput: Annotated[float, Field(ge=0, le=MOST_PRICE)] = 0.0
     """What a second of work counts that a job could do within interval_s where it is fastest, and does not."""
-    backlog_efficiency: Annotated[float, Field(ge=LEAST_EFFICIENCY, le=1)] | None = 0.4
+    backlog_efficiency: Annotated[float, Field(ge=LEAST_EFFICIENCY, le=1)] | None = 0.5
     """What has not ended with the last interval is done then by all GPUs together, the shortest job first, at this part
     of the speed that they have where each helps most. A horizon_s that is given should be near, but several times what
     starts and changes take. null: a plan to the end of all jobs, in which every job goes on as it is then, whatever

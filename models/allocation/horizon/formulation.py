@@ -87,7 +87,7 @@ rows in such of their own: with `fairness`, times of jobs of little weight may b
 Times are those of whole schedules, so that what a change loses, and what running slowly costs, is counted where it
 arises, and the relaxation is strong: fractional are at most as many jobs as there are rows that couple jobs.
 
-With `backlog_efficiency`, which is 0.4 unless asked otherwise, the horizon is as far as plans last, and what is left
+With `backlog_efficiency`, which is 0.5 unless asked otherwise, the horizon is as far as plans last, and what is left
 then counts by whom it delays: all GPUs do it, one job after another, the least work by weight first (SRPT). Without
 (None) the horizon is when all that is left can be done, and behind it a job goes on as it is then, to its end, whatever
 others need: a plan to the end of all jobs, which those that are still to come will change, so that whoever counts on it

@@ -61,7 +61,7 @@ class HorizonParameters(Parameters):
     alpha: affinity of DP groups, from 0 to 1, by which nodes and rank order of 3D plans over several minipods are
     chosen with Arnold's Eq. 4, see `alignment` (None: nodes as they are left, near ones one after another).
 
-    The half hour and the efficiency are two constants, tuned on the first three hours of three of Sia's traces
+    The half hour and the efficiency are two constants, tuned on Sia's traces of Helios and Philly
     (`benchmarks/README.md`), where the half hour is six times the dearest start.
 
     Raises
@@ -82,7 +82,7 @@ class HorizonParameters(Parameters):
     fairness: float = 0.0
     lateness: float = 0.0
     throughput: float = 0.0
-    backlog_efficiency: float | None = 0.4
+    backlog_efficiency: float | None = 0.5
     arrivals_per_h: float = 0.0
     placement_classes: bool = True
     alpha: float | None = None

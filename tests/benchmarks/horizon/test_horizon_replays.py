@@ -10,7 +10,7 @@ import pytest
 from benchmarks.horizon import horizon_replays
 from benchmarks.horizon.case import Asked, Case, Variant
 from benchmarks.horizon.observed import observe
-from benchmarks.horizon.parts import PARTS, hurried
+from benchmarks.horizon.parts import PARTS, hurried, moved
 from benchmarks.horizon.reserved import LARGE, retention
 from benchmarks.horizon.table import tables
 from benchmarks.workloads.published.sia_traces import DATA
@@ -64,6 +64,26 @@ def test_retention_is_what_others_use_of_reserved_nodes_before_the_large_job_com
 
 def test_load_makes_arrivals_more_frequent() -> None:
     assert [job.submit_s for job in hurried(small().trace, 2.0).jobs] == [0, 25]
+
+
+def test_arrivals_are_moved_by_minutes_the_same_for_all_variants() -> None:
+    trace = sorted_trace("made", [TraceJob(id=f"j{k}", submit_s=300.0 * k, num_gpus=1) for k in range(40)])
+    before, after = ({job.id: job.submit_s for job in it.jobs} for it in (trace, moved(trace, 1)))
+    assert 100 < max(abs(after[name] - before[name]) for name in before) <= 600
+    assert [job.submit_s for job in moved(trace, 1).jobs] == sorted(after.values())
+    assert moved(trace, 1) == moved(trace, 1) != moved(trace, 2)
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason=f"the published traces of Sia are not at {DATA}")
+def test_horizon_plans_at_events_and_the_released_policy_in_rounds_of_what_it_takes_restarts_for() -> None:
+    cases = {case.variant.name: case for case in PARTS["sia"].cases(Asked()) if case.trace == "helios/workload-1"}
+    rounds = {name: case.make().control.round_s for name, case in cases.items()}
+    assert (rounds["horizon"], rounds["horizon, every 60 s"], rounds["sia, told as released"]) == (None, 60, 60)
+    told = {
+        name: {known.application: known.planned_restart_s for known in case.make().profiles or ()}["cifar10"]
+        for name, case in cases.items()
+    }
+    assert {name for name, restart_s in told.items() if restart_s is not None} == {"sia, told as released"}
 
 
 @pytest.mark.parametrize("part", PARTS)
