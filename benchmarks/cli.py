@@ -69,7 +69,7 @@ COMMANDS: Mapping[str, LazyCommand] = {
     ),
     "horizon-bound": LazyCommand(
         "benchmarks.horizon.horizon_bound:main",
-        "Bound from below the mean completion time on traces of Sia under any policy.",
+        "Bound from below the mean completion time on traces of Sia under any policy that plans every minute.",
     ),
     "arena-bound": LazyCommand(
         "benchmarks.horizon.arena_bound:main",

@@ -391,7 +391,8 @@ class WorkerPool:
         with self._changed:
             if not self._closed and ticket.begins_again(self._attempts):
                 self._queue.push_first(ticket)
-                self._changed.notify()
+                # One alone may be a worker that leaves it to another.
+                self._changed.notify_all()
                 return
         kind = DeadlineError if ticket.is_overdue and not self._closed else WorkerError
         again = f", {ticket.num_attempts} times in a row" if ticket.num_attempts > 1 else ""

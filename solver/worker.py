@@ -175,8 +175,9 @@ class _Outbox:
             self._pending.notify()
 
     def keep(self, names: Sequence[str]) -> None:
-        """Have the end of the task say what is kept: before, nobody asks a worker that has one."""
-        self._keeps = tuple(names)
+        """Have the end of the task say what is kept, which is soon enough: the pool asks idle workers alone."""
+        with self._pending:
+            self._keeps = tuple(names)
 
     def end(self, kind: str, task: int, content: object) -> None:
         """Send the last word of a task, and with it what is pending: whoever listens wakes once for both."""

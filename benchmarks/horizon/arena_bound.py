@@ -9,6 +9,7 @@ nothing to bound: policies reach what jobs take alone.
 """
 
 import json
+import math
 from functools import partial
 from typing import Annotated
 
@@ -30,7 +31,7 @@ from stowplan.errors import InputError
 _NAME = "arena_bound"
 _PROTOCOL = "rules: see benchmarks/horizon/arena_bound.py; mean completion time until the horizon, in seconds"
 _TRACE = "philly"
-_REPLAYED = {"arena_replays": ("policy", "jct_s", 1.0), "horizon_replays_arena": ("variant", "mean_h", 3600.0)}
+_S_PER_HOUR = 3600.0
 # Prices are found on intervals of six rounds, and bound on single ones; the first prices, and the length of a step.
 _ROUNDS, _FIRST, _RATE = 6, 0.01, 0.005
 
@@ -39,8 +40,13 @@ def main(steps: Annotated[int, typer.Option(min=1, help="Of the search for price
     """Bound from below the mean completion time on Arena's Philly under any policy."""
     if not data_are_there():
         raise InputError(f"there are no traces of Arena at {DIRECTORY}")
-    setup = setup_of(_TRACE, "sia", Rules())
-    row: Row = {"trace": _TRACE, **_bounds(setup, steps), **_replayed(), "steps": steps, "command": command_line()}
+    replayed = {
+        str(row["variant"]): round(row["mean_h"] * _S_PER_HOUR)
+        for row in json.loads((RESULTS / "horizon_replays_arena.json").read_text())["rows"]
+        if row["trace"] == _TRACE
+    }
+    bounds = _bounds(setup_of(_TRACE, "sia", Rules()), steps)
+    row: Row = {"trace": _TRACE, **bounds, **replayed, "steps": steps, "command": command_line()}
     show(_PROTOCOL, [{name: value for name, value in row.items() if name != "command"}])
     print(write(_NAME, _PROTOCOL, [row]))
 
@@ -61,7 +67,7 @@ def _bounds(setup: ReplaySetup, steps: int) -> Row:
 def _mean_s(problem: FluidProblem, prices: FloatArray) -> int:
     """The bound at prices (K, T), on a finer grid."""
     value_s = priced(problem.finer(_ROUNDS), np.repeat(prices, _ROUNDS, axis=0)).value
-    return round(value_s / problem.work.size)
+    return math.floor(value_s / problem.work.size)
 
 
 def fluid_problem(setup: ReplaySetup, interval_s: float, *, is_spread: bool = False) -> FluidProblem:
@@ -91,7 +97,7 @@ def fluid_problem(setup: ReplaySetup, interval_s: float, *, is_spread: bool = Fa
         work=work,
         submit_s=submit_s,
         ready_s=ready_s,
-        num_gpus=np.bincount(types, [node.num_gpus for node in setup.cluster.nodes]).astype(np.int64),
+        num_gpus=np.bincount(types, [node.num_gpus for node in setup.cluster.nodes], len(gpu_types)).astype(np.int64),
         bounds_s=np.append(np.arange(0.0, setup.horizon_s, interval_s), setup.horizon_s),
     )
 
@@ -112,13 +118,3 @@ def _kind(job: Job, gpu_types: list[str], *, is_spread: bool) -> FluidKind:
         gpus_of=np.array([num_gpus for _, num_gpus in best]),
         speed=np.array(list(best.values())),
     )
-
-
-def _replayed() -> dict[str, object]:
-    """What policies reached without a stop, by their names."""
-    found: dict[str, object] = {}
-    for name, (by, figure, unit_s) in _REPLAYED.items():
-        for row in json.loads((RESULTS / f"{name}.json").read_text())["rows"]:
-            if row["trace"] == _TRACE:
-                found[row[by]] = round(row[figure] * unit_s)
-    return found

@@ -25,7 +25,8 @@ def good_prices_of(
 ) -> FloatArray:
     """The best of the prices (K, T) on the way up from the `first`; `rate`: how far a price moves in the first step.
 
-    The value is concave in the prices, and GPUs used less those that there are, `num_gpus` (T,), is its gradient.
+    The value is concave in the prices, or nearly so, and rises with those of types of which more is used than there
+    is, `num_gpus` (T,), which are above 0.
     """
     prices, mean, squares = first, np.zeros_like(first), np.zeros_like(first)
     best: tuple[float, FloatArray] = (-np.inf, first)

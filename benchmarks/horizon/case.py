@@ -71,7 +71,17 @@ def policy(name: str, parameters: Mapping[str, object]) -> str:
     return f"{name}:{json.dumps(parameters, separators=(',', ':'))}" if parameters else name
 
 
+SIA_BY_TIME = Variant(
+    name="sia, completion time", policy=policy("sia", {"objective": "completion_time", "restart_price": 3})
+)
+
+
+def at_events(asked: Asked) -> Variant:
+    """`horizon` by Sia's rules, but for its rounds: it plans after every event."""
+    return Variant(name="horizon", policy=asked.horizon(), round_s=None)
+
+
 def of_sia(trace: str, variant: Variant) -> ReplaySetup:
-    """A trace of Sia under a variant. What the released policy takes restarts for is told with what else it is told."""
+    """A trace of Sia under a variant. Who is told as the released policy is told what that takes restarts for."""
     true_restarts = variant.told is not Profiling.RELEASED
     return sia_replays.setup_of(trace, variant.policy, variant.truth, variant.round_s, true_restarts=true_restarts)

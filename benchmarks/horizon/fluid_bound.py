@@ -17,14 +17,14 @@ by its end, from which all of this falls by 1 + phi_k(m) a second.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from benchmarks.horizon.ascent import Priced
 from stowplan.arrays import FloatArray, IntArray
 
-# Prices of work: from that of the fastest configurations, held for nothing but the end, a million times down.
+# Prices of work: from ten times what a second of any configuration costs for its work at most, a million times down.
 _NUM_PRICES, _SPAN, _MOST = 160, 1e6, 10.0
 
 
@@ -59,15 +59,7 @@ class FluidProblem:
         """With each interval in so many."""
         parts = np.arange(factor) / factor
         inner_s = (self.bounds_s[:-1, None] + parts * self.lengths_s[:, None]).ravel()
-        return FluidProblem(
-            kinds=self.kinds,
-            kind_of=self.kind_of,
-            work=self.work,
-            submit_s=self.submit_s,
-            ready_s=self.ready_s,
-            num_gpus=self.num_gpus,
-            bounds_s=np.append(inner_s, self.bounds_s[-1]),
-        )
+        return replace(self, bounds_s=np.append(inner_s, self.bounds_s[-1]))
 
 
 class _Menu:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
-from benchmarks.horizon.case import Asked, Case, Variant, of_sia, policy
+from benchmarks.horizon.case import SIA_BY_TIME, Asked, Case, Variant, at_events, of_sia
 from benchmarks.workloads.published.sia_traces import sia_cluster
 from executor.simulation.setup import ReplaySetup
 from topology.cluster import Cluster, Node, Tier
@@ -23,16 +23,11 @@ _S_PER_HOUR = 3600.0
 
 def leaf_cases(asked: Asked) -> Iterator[Case]:
     """With placement classes, and without: each job is taken to lie where nodes spread least."""
-    whole = Variant(name="horizon", policy=asked.horizon(), round_s=None)
+    whole = at_events(asked)
     variants = (
         whole,
         replace(whole, name="no placement classes", policy=asked.horizon(placement_classes=False)),
-        replace(
-            whole,
-            name="sia, completion time",
-            policy=policy("sia", {"objective": "completion_time", "restart_price": 3}),
-            round_s=60.0,
-        ),
+        SIA_BY_TIME,
     )
     for trace in _TRACES:
         for variant in variants:

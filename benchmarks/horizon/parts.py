@@ -7,7 +7,7 @@ from itertools import product
 
 import numpy as np
 
-from benchmarks.horizon.case import Asked, Case, Variant, of_sia, policy
+from benchmarks.horizon.case import SIA_BY_TIME, Asked, Case, Variant, at_events, of_sia, policy
 from benchmarks.horizon.leaves import leaf_cases
 from benchmarks.horizon.reserved import reserved_cases
 from benchmarks.replays import arena_replays, suika_replays
@@ -21,8 +21,7 @@ _HELIOS = tuple(f"helios/workload-{k}" for k in range(1, 6))
 SIA_TRACES = (*_HELIOS, *(f"philly/workload-{k}" for k in range(1, 5)), "newtrace/workload-1", "newtrace/workload-2")
 _LOADS = (0.5, 0.75, 1.0, 1.5, 2.0)
 _BY_TIME = {"objective": "completion_time"}
-_SIA_BY_TIME = Variant(name="sia, completion time", policy=policy("sia", {**_BY_TIME, "restart_price": 3}))
-_AT_EVENTS = replace(_SIA_BY_TIME, name="sia, completion time, at events", round_s=None)
+_SIA_AT_EVENTS = replace(SIA_BY_TIME, name="sia, completion time, at events", round_s=None)
 _NO_BACKFILL = Variant(name="gang, no backfill", policy=policy("gang", {"backfill": "none"}))
 _SIA, _GANG = (Variant(name=name, policy=name) for name in ("sia", "gang"))
 # Rounds of the released simulator; the trace is of days.
@@ -41,19 +40,14 @@ class Part:
     cases: Cases
 
 
-def _horizon(asked: Asked) -> Variant:
-    """By Sia's rules, but for its rounds: it plans after every event."""
-    return Variant(name="horizon", policy=asked.horizon(), round_s=None)
-
-
 def _sia(asked: Asked) -> Iterator[Case]:
     variants = (
         Variant(name="sia, told as released", policy="sia", told=Profiling.RELEASED, shared=False),
         _SIA,
-        _SIA_BY_TIME,
-        _AT_EVENTS,
+        SIA_BY_TIME,
+        _SIA_AT_EVENTS,
         Variant(name="horizon, every 60 s", policy=asked.horizon()),
-        _horizon(asked),
+        at_events(asked),
     )
     for trace, variant, seed in product(SIA_TRACES, variants, range(asked.seeds)):
         yield Case(trace=trace, variant=variant, seed=seed, make=partial(_moved, trace, variant, seed))
@@ -61,7 +55,7 @@ def _sia(asked: Asked) -> Iterator[Case]:
 
 def _load(asked: Asked) -> Iterator[Case]:
     trace = _HELIOS[0]
-    variants = (_SIA_BY_TIME, _AT_EVENTS, _SIA, Variant(name="gavel", policy="gavel"), _GANG, _horizon(asked))
+    variants = (SIA_BY_TIME, _SIA_AT_EVENTS, _SIA, Variant(name="gavel", policy="gavel"), _GANG, at_events(asked))
     for load in _LOADS:
         for variant in variants:
             make = partial(loaded, trace, variant, load=load)
@@ -71,7 +65,7 @@ def _load(asked: Asked) -> Iterator[Case]:
 def _ablation(asked: Asked) -> Iterator[Case]:
     """Plans of jobs that come with their measurements are none of its choices here, nor are placement classes, since
     all nodes are alike; those are in the part `leaves`."""
-    whole = _horizon(asked)
+    whole = at_events(asked)
     variants = (
         whole,
         replace(whole, name="every 60 s", round_s=60.0),
@@ -92,7 +86,7 @@ def _ablation(asked: Asked) -> Iterator[Case]:
 
 def _objectives(asked: Asked) -> Iterator[Case]:
     """What else may be asked for; jobs come in these traces as often as is said."""
-    whole = _horizon(asked)
+    whole = at_events(asked)
     variants = (
         whole,
         *(

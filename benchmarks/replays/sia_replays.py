@@ -33,7 +33,6 @@ from workloads.readers import read_trace
 from workloads.trace import Trace
 
 _S_PER_HOUR = 3600.0
-
 # What the policy of the released simulator takes a restart for, where that is not what it costs there.
 _PLANNED_RESTARTS_S = {"cifar10": 30.0, "yolov3": 45.0, "ncf": 30.0}
 _SLOWDOWNS = {"cifar10": 1.8, "ncf": 1.5}

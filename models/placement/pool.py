@@ -57,7 +57,7 @@ class Pool:
         self._count_all()
 
     def hand_out(self, slices: Slices) -> Slices:
-        """Take these GPUs, which are returned, where nobody asks any more whether the rest fits: nothing is counted."""
+        """Take these GPUs, which are returned. Nothing is counted: `fits` and `shortages` do not hold afterwards."""
         for node, mask in slices:
             self.free[node] &= ~mask
         return slices

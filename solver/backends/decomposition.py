@@ -9,7 +9,8 @@
 
 How much of a problem is searched is thus found for each: what is left once bound and point are known. A problem of
 another shape goes to HiGHS whole, and so does a small one of which nearly all is left and nothing was merged. Of few
-columns all that can matter is written down where that is little (`decomposition.table`); else HiGHS has them, too.
+columns all that can matter is written down where that is little (`decomposition.table`), unless prices and a point
+come with them; else HiGHS has them, too.
 Beside a point that is known prices leave little of a few more columns (`decomposition.enumeration`), and prices that
 come with a problem, those of one that was nearly the same, are tried as they are before any are looked for.
 """
@@ -69,7 +70,7 @@ class DecompositionBackend:
         """Solve `problem`; see the protocol. The result names HiGHS where it solved the problem whole."""
         is_started = options.warm_start is not None
         if problem.num_columns <= _FEW_COLUMNS:
-            # Beside a point, prices leave less than is written down without them.
+            # Beside a point, prices leave less than is written down without them, unless coupling rows are many.
             is_priced = is_started and options.prices is not None and problem.num_columns > _FEWEST_COLUMNS
             by_table = None if is_priced else self._solved_by_table(problem, options, monitor)
             if by_table is not None:
@@ -196,11 +197,12 @@ class _Search:
         """Solve a core; None to go on, otherwise what ends the search."""
         self._num_cores += 1
         self._core_size = core.columns.size
+        program = core.mip()
         if not core.columns.size:
-            if contradictions(core.problem):
+            if contradictions(program):
                 return self._infeasible(core)
             self._known.take(core.lift(np.zeros(0)))
-            self._raise_bound(core, core.problem.offset)
+            self._raise_bound(core, program.offset)
             return None
         options = replace(
             self._options,
@@ -209,7 +211,7 @@ class _Search:
             warm_start=None if self._known.counts is None else core.lower(self._known.counts),
         )
         inner = SolveMonitor(on_progress=lambda progress: self._watch(core, progress), canceled=self._monitor.canceled)
-        result = self._highs.solve(core.problem, options, inner, target=self._known.target())
+        result = self._highs.solve(program, options, inner, target=self._known.target())
         self._known.num_nodes += result.statistics.num_nodes or 0
         if result.incumbent is not None:
             self._known.take(core.lift(result.incumbent))

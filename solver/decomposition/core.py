@@ -6,7 +6,7 @@ problem, and an optimal core solution that costs at most L + d is optimal. Class
 leave the MIP.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
@@ -31,17 +31,10 @@ class Core:
     fixed: IntVector
     nothing: Mask
     floor: float
-    # As soon as it is asked.
-    _problem: MatrixProblem | None = field(init=False, default=None)
 
-    @property
-    def problem(self) -> MatrixProblem:
-        """The MIP; what is enumerated has no need of it."""
-        problem = self._problem
-        if problem is None:
-            problem = _mip(self.of, self.columns, self.fixed, self.nothing)
-            object.__setattr__(self, "_problem", problem)
-        return problem
+    def mip(self) -> MatrixProblem:
+        """Made when it is asked for: what is enumerated has no need of it."""
+        return _mip(self.of, self.columns, self.fixed, self.nothing)
 
     def lift(self, x: FloatVector) -> IntVector:
         """Counts (n,) of the choice problem for the core's point (c,)."""

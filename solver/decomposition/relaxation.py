@@ -26,7 +26,7 @@ def solve_relaxation(problem: ChoiceProblem, time_limit_s: float, core: Core | N
     columns = core.columns.size
     if not columns:
         return None
-    highs = load(replace(core.problem, integrality=np.zeros(columns, dtype=np.bool_)))
+    highs = load(replace(core.mip(), integrality=np.zeros(columns, dtype=np.bool_)))
     # Presolving takes longer than it saves.
     for name, value in (("threads", 1), ("time_limit", time_limit_s), ("presolve", "off"), ("solver", "simplex")):
         highs.setOptionValue(name, value)

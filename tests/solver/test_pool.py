@@ -326,6 +326,24 @@ def test_a_task_does_not_wait_behind_one_that_is_for_another_worker(
             assert wanting.result(20) == "canceled"
 
 
+def test_a_task_whose_worker_dies_does_not_wait_for_one_that_leaves_it_to_another(
+    engine: WorkerEngine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    # Nobody looks again by himself.
+    monkeypatch.setattr("solver.pool._IDLE_CHECK_S", 60.0)
+    for number in range(3):
+        with WorkerPool(3, 4, preload=("tests.solver.tasks",), engine=engine, attempts=2) as pool:
+            until(lambda: pool.num_ready == 3)  # used within the round
+            # Begun before anybody keeps what it wants.
+            wanting = pool.submit(name(tasks.hang_first), str(tmp_path / str(number)), 60, wants="a")
+            until(partial(getattr, wanting, "running"))
+            dies = next(worker for worker in pool._workers if worker not in pool._idle)
+            pool.submit(name(tasks.keep), "a", 10).result(20)
+            until(lambda: pool.is_kept("a") and pool.num_busy == 1)  # as above
+            dies.kill()
+            assert wanting.result(20) == "second"
+
+
 def test_cancel_that_meets_the_start_is_not_lost(pool: WorkerPool, monkeypatch: pytest.MonkeyPatch) -> None:
     tickets: list[Ticket] = []
     until(lambda: pool.num_ready == 1)

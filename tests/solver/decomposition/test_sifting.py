@@ -56,7 +56,7 @@ def random_choices(seed: int, num_classes: int = 6, *, optional: bool = False) -
 
 def whole_program(problem: ChoiceProblem) -> MatrixProblem:
     """All of it: class rows, then those that couple."""
-    program = whole_core(problem).problem
+    program = whole_core(problem).mip()
     return replace(program, integrality=np.zeros(program.num_columns, dtype=np.bool_))
 
 
