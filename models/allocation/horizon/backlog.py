@@ -51,7 +51,8 @@ def together_s(seconds: FloatMatrix, shapes: Shapes, num_gpus: FloatVector, effi
     Parameters
     ----------
     seconds
-        (J, C) of the jobs that are planned, infinity where one cannot run and for all others.
+        (J, C), infinity where a job cannot run. Those that are not planned count for what types are worth, which would
+        change whenever a job starts.
     num_gpus
         (T,) of the cluster.
     efficiency

@@ -138,11 +138,12 @@ class _Audit:
             parameters, ((self._changes.first_start_s(job), self._able(job)) for job in planned), self._there.num_now
         )
         share = fair_share(snapshot)
+        whole_s = together_s({job.id: self._able(job) for job in snapshot.jobs}, self._usable)
         self.worth = Worth(
             snapshot,
             parameters,
             {job.id: self._fair_s(job, share) for job in snapshot.jobs},
-            together_s({job.id: self._able(job) for job in planned}, self._usable),
+            {job.id: whole_s[job.id] for job in planned},
             self._bounds_s[-1] if self._bounds_s else 0.0,
         )
 

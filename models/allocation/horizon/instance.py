@@ -362,9 +362,8 @@ def _backlog(
     on as planned."""
     if parameters.backlog_efficiency is None:
         return None
-    planned = runnable.copy()
-    planned[base.pinned] = np.inf
-    whole_s = together_s(planned, shapes, most, parameters.backlog_efficiency)
+    whole_s = together_s(runnable, shapes, most, parameters.backlog_efficiency)
+    whole_s[base.pinned] = 0.0
     return Backlog(begins_s=intervals.end_s, left=left_at_end(intervals, work, found), together_s=whole_s)
 
 

@@ -102,7 +102,7 @@ def _backlogs(it: HorizonInstance, counted: list[float]) -> list[float]:
     masks = list(zip(nodes, it.sia.taken.free_masks, strict=True))
     free = [sum(mask.bit_count() for node, mask in masks if node.gpu_type == name) for name in known.gpu_types]
     least: dict[int, dict[int, float]] = {}
-    for i in it.sia.planned.tolist():
+    for i in range(len(it.jobs)):
         for c, t in enumerate(known.type_index.tolist()):
             if it.sia.utility.runnable[i, c] and known.num_gpus[c] <= free[t]:
                 gpu_s = float(it.work.seconds[i, c]) * int(known.num_gpus[c])
@@ -113,7 +113,8 @@ def _backlogs(it: HorizonInstance, counted: list[float]) -> list[float]:
     ]
     all_gpus = sum(number * value for number, value in zip(free, worth, strict=True))
     together_s = [0.0] * len(it.jobs)
-    for i, of_job in least.items():
+    for i in set(least).intersection(it.sia.planned.tolist()):
+        of_job = least[i]
         together_s[i] = min(gpu_s * worth[t] for t, gpu_s in of_job.items()) / all_gpus
     value = [weight * one for weight, one in zip(_weights(it), counted, strict=True)]
     alike = [i for i, time_s in enumerate(together_s) if time_s > 0 and value[i] > 0]
