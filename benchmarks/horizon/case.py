@@ -2,11 +2,16 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+import numpy as np
 
 from benchmarks.replays import sia_replays
 from executor.simulation.setup import ReplaySetup
 from executor.simulation.truth import Profiling, TruthParameters
+from workloads.trace import Trace, sorted_trace
+
+_MOVED_S = 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +86,16 @@ def at_events(asked: Asked) -> Variant:
     return Variant(name="horizon", policy=asked.horizon(), round_s=None)
 
 
-def of_sia(trace: str, variant: Variant) -> ReplaySetup:
-    """A trace of Sia under a variant. Who is told as the released policy is told what that takes restarts for."""
+def of_sia(trace: str, variant: Variant, seed: int = 0) -> ReplaySetup:
+    """A trace of Sia under a variant, with moved arrivals for seeds above 0. Who is told as the released policy is told
+    what that takes restarts for."""
     true_restarts = variant.told is not Profiling.RELEASED
-    return sia_replays.setup_of(trace, variant.policy, variant.truth, variant.round_s, true_restarts=true_restarts)
+    setup = sia_replays.setup_of(trace, variant.policy, variant.truth, variant.round_s, true_restarts=true_restarts)
+    return replace(setup, trace=moved(setup.trace, seed)) if seed else setup
+
+
+def moved(trace: Trace, seed: int) -> Trace:
+    """The trace with each arrival up to ten minutes sooner or later."""
+    by_s = np.random.default_rng(seed).uniform(-_MOVED_S, _MOVED_S, len(trace.jobs)).tolist()
+    jobs = [replace(job, submit_s=max(0.0, job.submit_s + by)) for job, by in zip(trace.jobs, by_s, strict=True)]
+    return sorted_trace(trace.name, jobs, origin_s=trace.origin_s, left_out=trace.left_out)

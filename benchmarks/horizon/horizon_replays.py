@@ -11,7 +11,8 @@ sia         Sia's traces, as `sia-replays`; jobs of an application share what th
 load        one of them with arrivals 0.5 to 2 times as often
 ablation    `horizon` without its parts, and with errors in what it is told (not in how jobs run): log-normal ones in
             throughputs; of the work left twice or half as much as is true
-leaves      `horizon` with placement classes and without them, where bandwidth differs by tier (`leaves.py`)
+leaves      `horizon` with placement classes and without them, where bandwidth differs by tier (`leaves.py`); seeds as
+            above
 objectives  what else it may be asked for: the tail, finish-time fairness, work at once, and room for jobs to come
 arena       Arena's traces, as `arena-replays`
 suika, suika-1024

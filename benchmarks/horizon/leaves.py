@@ -8,6 +8,7 @@ synchronisation takes, in truth and in what is measured of it. `hours`: jobs tha
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import product
 
 from benchmarks.horizon.case import SIA_BY_TIME, Asked, Case, Variant, at_events, of_sia
 from benchmarks.workloads.published.sia_traces import sia_cluster
@@ -29,9 +30,9 @@ def leaf_cases(asked: Asked) -> Iterator[Case]:
         replace(whole, name="no placement classes", policy=asked.horizon(placement_classes=False)),
         SIA_BY_TIME,
     )
-    for trace in _TRACES:
-        for variant in variants:
-            yield Case(trace=trace, variant=variant, make=partial(_on_leaves, trace, variant, asked.hours))
+    for trace, variant, seed in product(_TRACES, variants, range(asked.seeds)):
+        make = partial(_on_leaves, trace, variant, seed, asked.hours)
+        yield Case(trace=trace, variant=variant, seed=seed, make=make)
 
 
 def leaf_cluster() -> Cluster:
@@ -45,8 +46,8 @@ def leaf_cluster() -> Cluster:
     return Cluster(gpu_types=known, nodes=tuple(nodes), tiers=(Tier(name="leaf"),), core_bandwidth_fraction=_ACROSS)
 
 
-def _on_leaves(trace: str, variant: Variant, hours: float | None) -> ReplaySetup:
-    setup = of_sia(trace, variant)
+def _on_leaves(trace: str, variant: Variant, seed: int, hours: float | None) -> ReplaySetup:
+    setup = of_sia(trace, variant, seed)
     jobs = setup.trace.jobs
     if hours is not None:
         jobs = tuple(job for job in jobs if job.submit_s < hours * _S_PER_HOUR)

@@ -5,8 +5,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 
-import numpy as np
-
 from benchmarks.horizon.case import SIA_BY_TIME, Asked, Case, Variant, at_events, of_sia, policy
 from benchmarks.horizon.leaves import leaf_cases
 from benchmarks.horizon.reserved import reserved_cases
@@ -15,7 +13,7 @@ from benchmarks.replays.suika_replays import RESTART_S
 from benchmarks.workloads.published.arena import ROUND_S
 from executor.simulation.setup import ReplaySetup
 from executor.simulation.truth import Profiling
-from workloads.trace import Trace, sorted_trace
+from workloads.trace import Trace
 
 _HELIOS = tuple(f"helios/workload-{k}" for k in range(1, 6))
 SIA_TRACES = (*_HELIOS, *(f"philly/workload-{k}" for k in range(1, 5)), "newtrace/workload-1", "newtrace/workload-2")
@@ -26,7 +24,6 @@ _NO_BACKFILL = Variant(name="gang, no backfill", policy=policy("gang", {"backfil
 _SIA, _GANG = (Variant(name=name, policy=name) for name in ("sia", "gang"))
 # Rounds of the released simulator; the trace is of days.
 _ARENA = {"interval_s": ROUND_S}
-_MOVED_S = 600.0
 
 Cases = Callable[[Asked], Iterator[Case]]
 
@@ -50,7 +47,7 @@ def _sia(asked: Asked) -> Iterator[Case]:
         at_events(asked),
     )
     for trace, variant, seed in product(SIA_TRACES, variants, range(asked.seeds)):
-        yield Case(trace=trace, variant=variant, seed=seed, make=partial(_moved, trace, variant, seed))
+        yield Case(trace=trace, variant=variant, seed=seed, make=partial(of_sia, trace, variant, seed))
 
 
 def _load(asked: Asked) -> Iterator[Case]:
@@ -132,18 +129,6 @@ def _suika(num_gpus: int) -> Cases:
 def hurried(trace: Trace, load: float) -> Trace:
     """The trace with arrivals so many times as often."""
     return replace(trace, jobs=tuple(replace(job, submit_s=job.submit_s / load) for job in trace.jobs))
-
-
-def moved(trace: Trace, seed: int) -> Trace:
-    """The trace with each arrival up to ten minutes sooner or later."""
-    by_s = np.random.default_rng(seed).uniform(-_MOVED_S, _MOVED_S, len(trace.jobs)).tolist()
-    jobs = [replace(job, submit_s=max(0.0, job.submit_s + by)) for job, by in zip(trace.jobs, by_s, strict=True)]
-    return sorted_trace(trace.name, jobs, origin_s=trace.origin_s, left_out=trace.left_out)
-
-
-def _moved(trace: str, variant: Variant, seed: int) -> ReplaySetup:
-    setup = of_sia(trace, variant)
-    return replace(setup, trace=moved(setup.trace, seed)) if seed else setup
 
 
 def loaded(trace: str, variant: Variant, seed: int = 0, *, load: float = 1.0) -> ReplaySetup:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from benchmarks.horizon import horizon_replays
-from benchmarks.horizon.case import Asked, Case, Variant
+from benchmarks.horizon.case import Asked, Case, Variant, moved
 from benchmarks.horizon.observed import observe
-from benchmarks.horizon.parts import PARTS, hurried, moved
+from benchmarks.horizon.parts import PARTS, hurried
 from benchmarks.horizon.reserved import LARGE, retention
 from benchmarks.horizon.table import tables
 from benchmarks.workloads.published.sia_traces import DATA
