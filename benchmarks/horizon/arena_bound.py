@@ -1,4 +1,4 @@
-"""What no policy can be below on Arena's Philly, beside what was replayed.
+"""What no policy can be below on Arena's Philly, and none that packs jobs, beside what was replayed.
 
     python -m benchmarks arena-bound
 

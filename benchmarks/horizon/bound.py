@@ -1,4 +1,4 @@
-"""A lower bound on the sum of completion times of jobs under any policy that plans in rounds, and knows all beforehand.
+"""A lower bound on the sum of completion times of jobs under any policy that plans in rounds, clairvoyant ones too.
 
 The rules are those of `sia-replays`: at every round each job gets one of the configurations, or none; a job that got
 other GPUs, the first ones too, does nothing for its restart cost and keeps them until then; then it works. Less is

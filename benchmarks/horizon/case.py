@@ -59,8 +59,8 @@ class Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """parameters: of `horizon`, over those that a part gives it. seeds: workloads that are made, and replays of what is
-    random. hours: of workloads that are made (None: as many as in the papers)."""
+    """parameters: of `horizon`, over those that a part gives it. seeds: workloads that are made, traces with moved
+    arrivals, and replays of what is random. hours: of workloads that are made (None: as many as in the papers)."""
 
     parameters: Mapping[str, object] = field(default_factory=dict)
     seeds: int = 1
@@ -87,8 +87,8 @@ def at_events(asked: Asked) -> Variant:
 
 
 def of_sia(trace: str, variant: Variant, seed: int = 0) -> ReplaySetup:
-    """A trace of Sia under a variant, with moved arrivals for seeds above 0. Who is told as the released policy is told
-    what that takes restarts for."""
+    """A trace of Sia under a variant, with moved arrivals for seeds above 0. Variants that are told as the released
+    policy get its guess of restart costs, others the true ones."""
     true_restarts = variant.told is not Profiling.RELEASED
     setup = sia_replays.setup_of(trace, variant.policy, variant.truth, variant.round_s, true_restarts=true_restarts)
     return replace(setup, trace=moved(setup.trace, seed)) if seed else setup

@@ -119,7 +119,7 @@ def _row(trace: str, load: float, steps: int) -> Row:
         row["variant"]: row["mean_h"]
         for part in ("load", "sia")
         for row in json.loads((RESULTS / f"horizon_replays_{part}.json").read_text())["rows"]
-        if (row["trace"], row["load"]) == (trace, load)
+        if (row["trace"], row["load"], row["seed"]) == (trace, load, 0)
     }
     counts = np.bincount(problem.kind_of)
     return {

@@ -51,10 +51,9 @@ def together_s(seconds: FloatMatrix, shapes: Shapes, num_gpus: FloatVector, effi
     Parameters
     ----------
     seconds
-        (J, C), infinity where a job cannot run. Those that are not planned count for what types are worth, which would
-        change whenever a job starts.
+        (J, C), infinity where a job cannot run. Pinned jobs count for what types are worth, too.
     num_gpus
-        (T,) of the cluster.
+        (T,) that are ever open to planned jobs.
     efficiency
         Part of the speed that a GPU has in its best configuration.
     """
@@ -67,7 +66,7 @@ def together_s(seconds: FloatMatrix, shapes: Shapes, num_gpus: FloatVector, effi
     least, found = least[able], np.zeros(len(seconds))
     worth = (best[able, None] / least).sum(axis=0)
     counted = np.multiply(least, worth, out=np.full_like(least, np.inf), where=np.isfinite(least))
-    # The mean is over as many on both sides.
+    # Sums stand for means: the number of jobs cancels.
     found[able] = counted.min(axis=1, initial=np.inf) / (efficiency * max(float(num_gpus @ worth), _TINY))
     return found
 

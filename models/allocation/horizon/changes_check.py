@@ -80,7 +80,7 @@ def together_s(able: Mapping[str, Mapping[Shape, float]], usable: Mapping[str, i
         gpu_type: math.fsum(min(of_job.values()) / of_job[gpu_type] for of_job in least.values() if gpu_type in of_job)
         for gpu_type in usable
     }
-    # The mean is over as many on both sides.
+    # Sums stand for means: the number of jobs cancels.
     all_gpus = math.fsum(usable[gpu_type] * value for gpu_type, value in worth.items())
     found = {
         name: min(gpu_s * worth[gpu_type] for gpu_type, gpu_s in of_job.items()) / all_gpus

@@ -70,7 +70,12 @@ def without_classes(base: SiaInstance) -> SiaInstance:
     is_last = np.append((shape[:, 1:] != shape[:, :-1]).any(axis=0), True) if len(it) else np.zeros(0, dtype=np.bool_)
     new = np.cumsum(is_last) - is_last
     current = base.utility.current
-    return _taken(base, np.flatnonzero(is_last), np.where(current >= 0, np.append(new, -1)[current], -1))
+    found = _taken(base, np.flatnonzero(is_last), np.where(current >= 0, np.append(new, -1)[current], -1))
+    # A job that stays beyond its bounds can run with the share that it has alone.
+    stays = np.flatnonzero(current >= 0)
+    runnable = found.utility.runnable.copy()
+    runnable[stays, found.utility.current[stays]] |= base.utility.runnable[stays, current[stays]]
+    return replace(found, utility=replace(found.utility, runnable=runnable))
 
 
 def with_stays(base: SiaInstance, classes: Classes) -> tuple[SiaInstance, Classes]:

@@ -45,9 +45,9 @@ Data
              there
   b_s        with `backlog_efficiency` h: what of job i is left at t_K under s
   B_i        with it: sum of w_l f_l over all planned jobs l with A_l / w_l f_l >= A_i / w_i f_i, times A_i / h, where
-             A_i is how long all GPUs take for job i: min_t g_it r_t / sum_t r_t GPUs of t, see `backlog`
+             A_i is how long all GPUs take for job i: min_t g_it r_t / sum_t r_t N_t, see `backlog`
   g_it, r_t  the fewest GPU seconds that job i takes on type t; what a GPU of t is worth, the mean of min_t g_it / g_it,
-             over all jobs, the pinned ones too
+             over all jobs, the pinned ones too; N_t of them are ever open to planned jobs
   v_s        lateness w_i max(0, e_s - d_i) + throughput w_i q_s
   l_i        for a job as old as `longest_wait_s` more than all else is worth, by what is at most: no schedule of i ends
              after t_K + what a start and a change cost + max_c T_ic; else 0

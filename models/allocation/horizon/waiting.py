@@ -10,13 +10,13 @@ from models.policy import Running, Waiting
 def changes_after(
     parameters: HorizonParameters, waiting: Iterable[Waiting], running: Iterable[Running]
 ) -> float | None:
-    """Seconds until the first interval ends, where several jobs share the cluster, or until a job has waited for as
-    long as it may; see `Policy.changes_after`."""
+    """Seconds until the first interval ends, where there are jobs, of which one alone may have become faster elsewhere,
+    too, or until a job has waited for as long as it may; see `Policy.changes_after`."""
     waiting, running = list(waiting), list(running)
     if parameters.objective is HorizonObjective.GOODPUT:
         return None
     times_s = []
-    if parameters.num_intervals > 1 and len(waiting) + len(running) > 1:
+    if parameters.num_intervals > 1 and (waiting or running):
         times_s.append(parameters.interval_s)
     if parameters.longest_wait_s is not None:
         times_s += [time_s for time_s in (next_birthday_s(waiting, parameters.longest_wait_s),) if time_s is not None]

@@ -19,6 +19,7 @@ from models.allocation.horizon.outlook import Outlook
 from models.allocation.horizon.parameters import HorizonParameters
 from models.allocation.horizon.rooms_check import UnitAudit
 from models.allocation.spread_check import SpreadAudit
+from models.performance.goodput.spec import TableEntry, ThroughputTable
 from models.placement.placeability import takes_whole_nodes, whole_node_sizes
 from models.plan import Change, JobAllocation, Plan
 from models.workload import Snapshot
@@ -55,6 +56,24 @@ def halves(cost_s: float = 10.0, work: float = 1000.0, core: float = 0.1, wanted
 
 def allocations(plan: Plan) -> Mapping[str, JobAllocation]:
     return {item.job_id: item for item in plan.allocations}
+
+
+def test_a_pinned_job_beyond_its_bounds_is_counted_where_classes_do_not_pay() -> None:
+    """It lies across leaves, with less of the bandwidth than two nodes may have, and is as fast within one."""
+    snapshot = halves()
+    entry = TableEntry(gpu_type=snapshot.cluster.nodes[0].gpu_type, num_gpus=4, value=1.0)
+    stays = replace(
+        snapshot.jobs[0],
+        current=(*whole("l0n0"), *whole("l1n0")),
+        performance=ThroughputTable(entries=(entry,), batch_size=1),
+        remaining_iterations=500.0,
+        max_gpus=2,
+        preemptible=False,
+    )
+    formulation, plan, objective = solved(replace(snapshot, jobs=(stays,)), HorizonParameters())
+    assert formulation.instance.sia.pinned.tolist() == [0]
+    assert objective == pytest.approx(500.0)
+    assert formulation.violations(plan, objective) == []
 
 
 def leaves(allocation: JobAllocation) -> set[str]:
