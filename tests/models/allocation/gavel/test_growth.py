@@ -55,6 +55,8 @@ def test_jobs_of_many_sizes_take_as_much_memory_as_there_are_jobs() -> None:
         machines = cluster(*(node(f"n{k}", 8) for k in range(num_jobs)))
         jobs = tuple(Job(id=f"j{k}", min_gpus=k, performance=table({("a", k): 1.0})) for k in range(1, num_jobs))
         snapshot = Snapshot(cluster=machines, jobs=jobs)
+        # What is found of tables stays with them, in maps that grow in steps.
+        gavel_instance(snapshot, GavelParameters())
         tracemalloc.start()
         try:
             gavel_instance(snapshot, GavelParameters())
