@@ -51,3 +51,5 @@ def main(checkpoint: Path, num_steps: int, fault: int | None) -> None:
 
 if __name__ == "__main__":
     main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else None)
+    # A thread of torch that still runs while the interpreter goes down aborts the process now and then.
+    os._exit(0)
