@@ -89,10 +89,10 @@ def priced(problem: FluidProblem, prices: FloatArray) -> Priced:
         held = np.zeros_like(menu.phi)
         for j in np.flatnonzero(problem.kind_of == k).tolist():
             total_s += _cheapest_s(problem, menu, j, held)
-        counted = menu.chosen >= 0
-        gpus = np.where(counted, kind.gpus_of[menu.chosen], 0) * held
+        gpus = kind.gpus_of[menu.chosen] * held
         for t in np.unique(kind.type_of).tolist():
-            use[:, t] += np.where(counted & (kind.type_of[menu.chosen] == t), gpus, 0.0).sum(axis=0)
+            is_of_type = (menu.chosen >= 0) & (kind.type_of[menu.chosen] == t)
+            use[:, t] += np.where(is_of_type, gpus, 0.0).sum(axis=0)
     paid_s = float((prices * problem.num_gpus * problem.lengths_s[:, None]).sum())
     return Priced(value=total_s - paid_s, use=use)
 

@@ -17,8 +17,6 @@ from stowplan.arrays import FloatMatrix, FloatVector
 
 # Relative; what is left of jobs is often guessed in proportion to their weights.
 _EQUAL = 1e-9
-# Where no job can run all GPUs together are worth nothing.
-_TINY = np.finfo(np.float64).tiny
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -63,11 +61,14 @@ def together_s(seconds: FloatMatrix, shapes: Shapes, num_gpus: FloatVector, effi
         least[:, t] = gpu_s[:, shapes.type_index == t].min(axis=1, initial=np.inf)
     best = least.min(axis=1, initial=np.inf)
     able = np.isfinite(best) & (best > 0)
-    least, found = least[able], np.zeros(len(seconds))
+    found = np.zeros(len(seconds))
+    if not able.any():
+        return found
+    least = least[able]
+    # Sums stand for means: the number of jobs cancels.
     worth = (best[able, None] / least).sum(axis=0)
     counted = np.multiply(least, worth, out=np.full_like(least, np.inf), where=np.isfinite(least))
-    # Sums stand for means: the number of jobs cancels.
-    found[able] = counted.min(axis=1, initial=np.inf) / (efficiency * max(float(num_gpus @ worth), _TINY))
+    found[able] = counted.min(axis=1) / (efficiency * float(num_gpus @ worth))
     return found
 
 
