@@ -987,6 +987,10 @@ class HorizonParametersDoc(TypedDict, closed=True):
     Affinity of DP groups, 1 less that of PP groups, by which nodes and rank order of 3D plans over several minipods
     are those that Arnold gives to them. null: nodes as they are left, near ones one after another.
     """
+    quotas: NotRequired[dict[str, int]]
+    """
+    Queue -> most GPUs that its jobs may have together.
+    """
 
 
 class HorizonReplayPolicy(TypedDict, closed=True):

@@ -1,10 +1,17 @@
 """What the parameters of every policy offer, whoever's they are."""
 
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
-from api.schemas.base import Document, Epsilon
+from pydantic import Field
+
+from api.schemas.base import MAX_GPUS, Document, Epsilon, Name
 from models.epsilon import EPSILON
 from models.policy import Parameters, Policy
+
+Quotas = Annotated[
+    dict[Name, Annotated[int, Field(ge=0, le=MAX_GPUS)]],
+    Field(default_factory=dict, max_length=10_000, description="Queue -> most GPUs that its jobs may have together."),
+]
 
 
 class ParametersDoc(Document):

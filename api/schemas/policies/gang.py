@@ -4,8 +4,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from api.schemas.base import MAX_GPUS, Name, NonNegative, Positive
-from api.schemas.policies.base import ParametersDoc
+from api.schemas.base import NonNegative, Positive
+from api.schemas.policies.base import ParametersDoc, Quotas
 from models.allocation.gang.parameters import Backfill, GangParameters, QueueOrder
 
 
@@ -36,9 +36,4 @@ class GangParametersDoc(ParametersDoc):
     most; others start on the nodes that it does not want. It still starts on any as soon as it can."""
     service_thresholds: Annotated[tuple[Positive, ...], Field(min_length=1, max_length=100)] = (3250.0, 7200.0)
     """Order las: GPU seconds from which on jobs are in the second queue, the third, ..., ascending."""
-    quotas: Annotated[
-        dict[Name, Annotated[int, Field(ge=0, le=MAX_GPUS)]],
-        Field(
-            default_factory=dict, max_length=10_000, description="Queue -> most GPUs that its jobs may have together."
-        ),
-    ]
+    quotas: Quotas

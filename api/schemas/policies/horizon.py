@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from api.schemas.base import Positive
-from api.schemas.policies.base import ParametersDoc
+from api.schemas.policies.base import ParametersDoc, Quotas
 from models.allocation.horizon.parameters import (
     LEAST_EFFICIENCY,
     MOST_ARRIVALS,
@@ -68,3 +68,4 @@ class HorizonParametersDoc(ParametersDoc):
     alpha: Annotated[float, Field(ge=0, le=1)] | None = None
     """Affinity of DP groups, 1 less that of PP groups, by which nodes and rank order of 3D plans over several minipods
     are those that Arnold gives to them. null: nodes as they are left, near ones one after another."""
+    quotas: Quotas

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import pairwise
 
+from models.allocation.quotas import raise_for_quotas
 from models.epsilon import raise_for_epsilon
 from models.policy import Parameters
 from stowplan.errors import InputError
@@ -80,9 +81,7 @@ class GangParameters(Parameters):
         if not 1 <= self.priority_ratio <= 100:
             raise InputError(f"priority_ratio is {self.priority_ratio}; must be from 1 to 100")
         raise_for_epsilon(self.epsilon)
-        for queue, most in self.quotas.items():
-            if most < 0:
-                raise InputError(f"the quota of queue {queue!r} is {most}; must be at least 0")
+        raise_for_quotas(self.quotas)
         if self.order is not QueueOrder.PRIORITY and self.promotion_after_s is not None:
             detail = f"goes by priorities, which the order {self.order} does not use; give order = priority"
             raise InputError(f"promotion_after_s {detail}")

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from models.allocation.bounds import type_issues
 from models.allocation.gang.parameters import Backfill, GangParameters
+from models.allocation.quota_warnings import queue_warnings
 from models.wording import counted
 from models.workload import Job, Snapshot
 from stowplan.errors import Issue, Severity
@@ -16,7 +17,7 @@ from stowplan.errors import Issue, Severity
 def policy_issues(snapshot: Snapshot, parameters: GangParameters) -> list[Issue]:
     """Every error and warning of this snapshot under these parameters; pointers as in `snapshot_issues`."""
     issues = [issue for k, job in enumerate(snapshot.jobs) for issue in _job_issues(f"/jobs/{k}", job)]
-    return [*issues, *_time_warnings(snapshot, parameters), *_queue_warnings(snapshot, parameters)]
+    return [*issues, *_time_warnings(snapshot, parameters), *queue_warnings(snapshot, parameters.quotas)]
 
 
 def _job_issues(pointer: str, job: Job) -> Iterator[Issue]:
@@ -50,22 +51,5 @@ def _time_warnings(snapshot: Snapshot, parameters: GangParameters) -> Iterator[I
             pointer=f"/jobs/{silent[0]}/remaining_s",
             detail=f"is not given for {counted(len(silent), 'job')}: nobody can be promised their GPUs, and they are "
             "backfilled only where they are in nobody's way; give it, or the parameter default_remaining_s",
-            severity=Severity.WARNING,
-        )
-
-
-def _queue_warnings(snapshot: Snapshot, parameters: GangParameters) -> Iterator[Issue]:
-    """Queues without a quota beside some that have one."""
-    if not parameters.quotas:
-        return
-    unlimited = [
-        k for k, job in enumerate(snapshot.jobs) if job.queue is not None and job.queue not in parameters.quotas
-    ]
-    if unlimited:
-        yield Issue(
-            code="queue_without_quota",
-            pointer=f"/jobs/{unlimited[0]}/queue",
-            detail=f"is {snapshot.jobs[unlimited[0]].queue!r}, which has no quota, and so are the queues of "
-            f"{counted(len(unlimited), 'job')} in all; there are quotas for {sorted(parameters.quotas)}",
             severity=Severity.WARNING,
         )

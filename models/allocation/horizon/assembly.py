@@ -162,8 +162,8 @@ def packing_most(instance: HorizonInstance) -> FloatVector:
 
 def relaxation(instance: HorizonInstance) -> ChoiceProblem:
     """The program without the pairs, which are sums of schedules, and without what units take, as a choice: each job
-    has one schedule. Rows that couple are those that make the present placeable, `capacity[type]@k`,
-    `rooms[type,tier,k]@k` and `tail[job]`, all of them. Columns of the tail are choices of their own."""
+    has one schedule. Rows that couple are those of the present (`now_rows`), of later intervals (`capacity_names`) and
+    `tail[job]`, all of them. Columns of the tail are choices of their own."""
     found, num_tail = instance.schedules, instance.num_tail
     of_pair, now_limits, _ = now_rows(instance)
     takes = _diagonal(sparse.csr_array(of_pair.T), found.takes)
@@ -196,7 +196,7 @@ def relaxation(instance: HorizonInstance) -> ChoiceProblem:
 
 
 def _placeable(instance: HorizonInstance) -> Iterator[ConstraintGroup]:
-    """Sia's rows on the pairs, and those of rooms."""
+    """Sia's rows on the pairs, those of rooms, and of quotas."""
     left, limits, names = now_rows(instance)
     used = np.flatnonzero(np.diff(left.indptr))
     if used.size:
@@ -213,13 +213,17 @@ def _placeable(instance: HorizonInstance) -> Iterator[ConstraintGroup]:
 
 def now_rows(instance: HorizonInstance) -> tuple["sparse.csr_array", FloatVector, tuple[str, ...]]:
     """Rows of the first interval over the pairs (m, P), their limits and names, as in the relaxation."""
-    rows, rooms = instance.sia.rows, instance.rooms
+    rows, rooms, quotas = instance.sia.rows, instance.rooms, instance.quotas
     of_pair = sparse.csr_array(rows.coefficients[:, instance.pair_configurations].astype(np.float64))
-    limits = rows.limits.astype(np.float64)
-    if rooms is None:
-        return of_pair, limits, tuple(rows.names)
-    of_pair = sparse.csr_array(sparse.vstack([of_pair, rooms.now], format="csr"))
-    return of_pair, np.concatenate([limits, rooms.now_limits]), (*rows.names, *rooms.now_names)
+    limits, names = rows.limits.astype(np.float64), tuple(rows.names)
+    if rooms is not None:
+        of_pair = sparse.csr_array(sparse.vstack([of_pair, rooms.now], format="csr"))
+        limits, names = np.concatenate([limits, rooms.now_limits]), (*names, *rooms.now_names)
+    if quotas is not None:
+        charged = quotas.now(instance.pair_jobs, instance.sia.configurations.num_gpus[instance.pair_configurations])
+        of_pair = sparse.csr_array(sparse.vstack([of_pair, charged], format="csr"))
+        limits, names = np.concatenate([limits, quotas.left]), (*names, *quota_names(instance))
+    return of_pair, limits, names
 
 
 def _packed(instance: HorizonInstance) -> Iterator[ConstraintGroup]:
@@ -255,7 +259,7 @@ def _packed(instance: HorizonInstance) -> Iterator[ConstraintGroup]:
 
 
 def _capacity(instance: HorizonInstance) -> Iterator[ConstraintGroup]:
-    """GPUs of each type, and rooms of units, on average over each later interval."""
+    """GPUs of each type, rooms of units, and quotas, on average over each later interval."""
     use = sparse.csr_array(instance.schedules.use)
     used = np.flatnonzero(np.diff(use.indptr))
     if used.size:
@@ -301,13 +305,18 @@ def _tail_cost(instance: HorizonInstance) -> FloatVector:
 
 
 def capacity_names(instance: HorizonInstance) -> tuple[str, ...]:
-    """`capacity[type]@k` of every type and later interval, then `rooms[type,tier,nodes]@k`, in the order of
-    `Schedules.use`."""
+    """`capacity[type]@k` of every type and later interval, then `rooms[type,tier,nodes]@k` and `quota[queue]@k`, in the
+    order of `Schedules.use`."""
     later = range(1, instance.intervals.num)
     rows = [f"capacity[{name}]" for name in instance.sia.configurations.gpu_types]
     if instance.rooms is not None:
         rows += instance.rooms.later.names
-    return tuple(f"{row}@{k}" for row in rows for k in later)
+    return tuple(f"{row}@{k}" for row in (*rows, *quota_names(instance)) for k in later)
+
+
+def quota_names(instance: HorizonInstance) -> tuple[str, ...]:
+    """`quota[queue]` of every queue that has one."""
+    return () if instance.quotas is None else tuple(f"quota[{name}]" for name in instance.quotas.names)
 
 
 def configuration_names(instance: HorizonInstance) -> list[str]:
@@ -342,11 +351,18 @@ def _num_rest(instance: HorizonInstance) -> int:
 
 def _later_limits(instance: HorizonInstance) -> FloatVector:
     """Of the rows of `Schedules.use`."""
-    gpus = instance.open_gpus[:, 1:].ravel()
-    if instance.rooms is None:
-        return gpus
-    rooms = np.repeat(instance.rooms.later.limits.astype(np.float64), instance.intervals.num - 1)
-    return np.concatenate([gpus, rooms])
+    alike = [known.astype(np.float64) for known in _alike_later(instance)]
+    return np.concatenate(
+        [instance.open_gpus[:, 1:].ravel(), *(np.repeat(known, instance.intervals.num - 1) for known in alike)]
+    )
+
+
+def _alike_later(instance: HorizonInstance) -> Iterator[IntVector]:
+    """Limits that are the same in every later interval."""
+    if instance.rooms is not None:
+        yield instance.rooms.later.limits
+    if instance.quotas is not None:
+        yield instance.quotas.left
 
 
 def _led(columns: IntVector, num_columns: int, others: "sparse.csr_array", value: float = 1.0) -> "sparse.csr_array":

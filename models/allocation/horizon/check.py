@@ -20,6 +20,7 @@ from models.allocation.horizon.objective_check import Worth, fair_share
 from models.allocation.horizon.openings_check import LaterGpus
 from models.allocation.horizon.outlook import Outlook, Planned, Shape
 from models.allocation.horizon.parameters import HorizonParameters
+from models.allocation.horizon.quotas_check import QuotaAudit
 from models.allocation.horizon.rooms_check import UnitAudit
 from models.allocation.plan_check import (
     coverage_violations,
@@ -76,7 +77,7 @@ def horizon_violations(
         mean_s[job.id] = math.fsum(share * end_s for share, end_s in ends_s)
         expected |= {(term, job.id): value for term, value in audit.worth.terms(job, ends_s, left)}
     expected |= dict(audit.worth.tail(mean_s))
-    issues += [*audit.wrong_bounds(), *audit.overfull(outlook)]
+    issues += [*audit.wrong_bounds(), *audit.overfull(outlook), *audit.quotas.overdrawn(plan)]
     keys = [(term.term, term.job_id) for term in plan.score]
     return [*issues, *score_violations(plan.score, keys, expected, objective, wanted="job")]
 
@@ -117,6 +118,7 @@ class _Audit:
         runs = running_jobs(snapshot)
         self._there = LaterGpus(snapshot, calendar, parameters.epsilon, self.pinned)
         self._usable = self._there.most
+        self.quotas = QuotaAudit(snapshot, calendar, parameters.quotas, self.pinned)
         self._classed = outlook.tiers is not None
         self._cluster = snapshot.cluster
         self._kept: dict[str, Shape | None] = {}
@@ -254,12 +256,15 @@ class _Audit:
     def overfull(self, outlook: Outlook) -> Iterator[Issue]:
         """Intervals of which schedules take more than there is."""
         jobs = {job.id: job for job in self._jobs}
-        every = [(item, self.end_s(jobs[name], item)) for name, planned in outlook.planned.items() for item in planned]
+        every = [
+            (name, item, self.end_s(jobs[name], item)) for name, planned in outlook.planned.items() for item in planned
+        ]
         for first_s, last_s in pairwise(self._bounds_s[1:]):
             taken: dict[str, float] = dict.fromkeys(self._usable, 0.0)
             items: dict[Shape, float] = {}
+            of_jobs = dict.fromkeys(outlook.planned, 0.0)
             open_gpus = self._there.mean(first_s, last_s)
-            for item, ends_s in every:
+            for name, item, ends_s in every:
                 changes_s = ends_s if item.change_s is None else item.change_s
                 for shape, begin_s, end_s in ((item.now, 0.0, changes_s), (item.later, changes_s, ends_s)):
                     if shape is not None:
@@ -267,7 +272,9 @@ class _Audit:
                         part = item.share * max(0.0, within_s) / (last_s - first_s)
                         taken[shape[0]] += part * shape[2]
                         items[shape] = items.get(shape, 0.0) + part
+                        of_jobs[name] += part * shape[2]
             yield from self._over_rooms(items, first_s, last_s)
+            yield from self.quotas.overdrawn_later(of_jobs, f"from {first_s:g} to {last_s:g} s", _TOLERANCE)
             for gpu_type, gpus in taken.items():
                 there = open_gpus[gpu_type]
                 there -= self._arrivals.mean(gpu_type, first_s, last_s, there)
@@ -347,8 +354,13 @@ class _Audit:
         return min(self._able(job).values(), default=0.0)
 
     def _able(self, job: Job) -> Mapping[Shape, float]:
-        """Seconds that are left, by shape, on as many GPUs as there are, also within a unit of a class."""
-        return {shape: time_s for shape, time_s in self._seconds[job.id].items() if shape in self._present}
+        """Seconds that are left, by shape, on as many GPUs as there are, also within a unit of a class, and as its
+        queue may have."""
+        return {
+            shape: time_s
+            for shape, time_s in self._seconds[job.id].items()
+            if shape in self._present and self.quotas.allows(job, shape[2])
+        }
 
     def _is_there(self, shape: Shape) -> bool:
         if shape[2] > self._usable[shape[0]]:

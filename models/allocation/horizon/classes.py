@@ -105,7 +105,7 @@ def with_stays(base: SiaInstance, classes: Classes) -> tuple[SiaInstance, Classe
 
 
 def only_offered(base: SiaInstance, fits: Mask) -> SiaInstance:
-    """The instance with offers of the configurations `fits` (C,) alone."""
+    """The instance with offers of the configurations `fits` (C,), or (J, C), alone."""
     return _offering(base, base.utility.offered & fits)
 
 

@@ -18,7 +18,7 @@ HORIZON = Policy(
         "operators, for which 3D plans are made",
         "remaining iterations",
         "where jobs run now (current), what a restart costs (restart_cost_s), and how many there were (num_restarts)",
-        "with lateness: deadline_s",
+        "with lateness: deadline_s; with quotas: queue",
     ),
     gives=(
         "GPU type, GPU count, batch size and concrete GPUs per job; the 3D plan of jobs that have a model",
@@ -29,7 +29,7 @@ HORIZON = Policy(
         "bound and gap of the program over all intervals",
     ),
     ignores=(
-        *("priority", "expansions", "remaining_s", "queue"),
+        *("priority", "expansions", "remaining_s"),
         *("attained_s", "earliest_start_s", "latest_start_s"),
     ),
     changes_after="models.allocation.horizon.waiting:changes_after",

@@ -10,7 +10,7 @@ from models.allocation.horizon.instance import HorizonInstance
 from models.allocation.horizon.objective import LATENESS, TAIL, THROUGHPUT
 from models.allocation.horizon.outlook import Outlook, Planned, Shape
 from models.allocation.horizon.parameters import HorizonObjective
-from models.allocation.horizon.unplaced import with_outlook
+from models.allocation.horizon.unplaced import with_outlook, with_quotas
 from models.allocation.sia.extraction import extract_plan as extract_sia
 from models.plan import Plan, ScoreTerm
 from stowplan.arrays import FloatVector, IntVector
@@ -36,9 +36,10 @@ def extract_plan(
     what schedules take from others, where that is known; `is_proven`: the point is optimal within the gap."""
     chosen = chosen_configurations(instance, point)
     plan = extract_sia(instance.sia, chosen, homes_of(instance, chosen, packing_of(instance, point)))
-    if instance.parameters.objective is HorizonObjective.GOODPUT:
-        return plan, outlook_of(instance, point)
+    plan = replace(plan, unplaced=with_quotas(plan.unplaced, instance, chosen))
     outlook = outlook_of(instance, point)
+    if instance.parameters.objective is HorizonObjective.GOODPUT:
+        return plan, outlook
     return replace(
         plan,
         score=tuple(_scores(instance, point)),

@@ -55,6 +55,8 @@ Data
   N_tk       GPUs of type t on average over interval k that the calendar leaves to all planned jobs, see
              `openings`; those of pinned jobs are not among them, even when these jobs have ended, and those that jobs
              are expected to need which are still to come (`arrivals_per_h`) neither, see `arrivals`
+  R_q        with `quotas`: what the planned jobs J_q of queue q may have together, its quota less what its pinned jobs
+             hold, or what is reserved if that is more; no job has more of it in any configuration, see `quotas`
 Variables
   x_ic in {0,1}     job i has configuration c now
   y_s in [0,1]      share of schedule s: what is planned of later intervals is fluid
@@ -72,7 +74,9 @@ min  sum_i sum_(s in S_i) ((1 - tail) w_i f_i e_s + v_s) y_s + sum_i l_i (1 - su
                                   `models.placement.placeability`
   class[c], unit[v]               on x and g, with which jobs can be placed within units of their classes, and where
                                   they stay; rooms[type,tier,k], which follow, strengthen the relaxation, see `rooms`
+  quota[q]                        sum_(i in J_q, c) GPUs of c x_ic <= R_q
   capacity[type]@k                sum_s n_stk y_s <= N_tk                            k = 1..K-1
+  quota[q]@k                      sum_(i in J_q, s in S_i, t) n_stk y_s <= R_q       k = 1..K-1
   rooms[type,tier,k']@k           sum_s (floor(nodes of c / k') on average over interval k, of each c that s has within
                                   units of the tier) y_s <= sum_v floor(nodes of v / k')     nodes that are ever open
   tail[i]                         f_i (a_i + sum_(s in S_i) e_s y_s) - z <= u_i      all jobs, where `tail` is above 0
@@ -120,6 +124,7 @@ from models.allocation.horizon.extraction import chosen_configurations, extract_
 from models.allocation.horizon.instance import HorizonInstance, horizon_instance
 from models.allocation.horizon.outlook import Outlook
 from models.allocation.horizon.parameters import HorizonObjective, HorizonParameters
+from models.allocation.horizon.quotas_check import quota_violations
 from models.allocation.horizon.search import Search
 from models.allocation.long_waits import wait_warnings
 from models.allocation.parallel_plan_check import parallel_plan_violations
@@ -234,9 +239,12 @@ class HorizonFormulation(Formulation):
         it, base = self.instance, self.instance.sia
         audit = spread_audit(base.snapshot.cluster)
         if it.parameters.objective is HorizonObjective.GOODPUT:
-            found = allocation_violations(
-                base.snapshot, base.parameters, base.configurations, base.matrix, plan, objective
-            )
+            found = [
+                *allocation_violations(
+                    base.snapshot, base.parameters, base.configurations, base.matrix, plan, objective
+                ),
+                *quota_violations(base.snapshot, it.calendar, it.parameters.quotas, plan),
+            ]
         else:
             found = horizon_violations(
                 base.snapshot,

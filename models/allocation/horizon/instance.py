@@ -22,6 +22,7 @@ from models.allocation.horizon.intervals import Intervals, growing, open_gpus
 from models.allocation.horizon.objective import Objective, objective_of
 from models.allocation.horizon.openings import openings
 from models.allocation.horizon.parameters import HorizonObjective, HorizonParameters
+from models.allocation.horizon.quotas import Quotas, quotas_of
 from models.allocation.horizon.rooms import Rooms, Units, rooms_of, whole_free
 from models.allocation.horizon.schedules import (
     Schedules,
@@ -53,7 +54,8 @@ class HorizonInstance:
     later: (J, C), what may be had later. work: what is left. weight: (J,), what a second is worth, all together 1.
     objective: of completion times, by term; without terms where it is Sia's. cost: (S,) of each schedule. late: (J,),
     of it what a job pays that has waited for as long as it may and gets nothing now. offset: what pinned jobs add.
-    rooms: what placement classes ask of units; None where configurations have none.
+    rooms: what placement classes ask of units; None where configurations have none. quotas: of queues; None where none
+    counts.
     """
 
     parameters: HorizonParameters
@@ -72,6 +74,7 @@ class HorizonInstance:
     late: FloatVector
     offset: float
     rooms: Rooms | None = None
+    quotas: Quotas | None = None
 
     @property
     def jobs(self) -> Sequence[Job]:
@@ -177,13 +180,17 @@ def instance_of(
         rank=None if classes is None else np.where(classes.stays, -1, classes.rank),
     )
     there = openings(base, windows, calendar)
-    fits_later = np.ones(len(configurations), dtype=np.bool_)
+    fits_later: Mask = np.ones(len(configurations), dtype=np.bool_)
+    quotas = quotas_of(base, parameters, calendar)
+    if quotas is not None:
+        fits_later = quotas.fits(configurations.num_gpus)
+        base = only_offered(base, fits_later)
     if classes is not None:
         units = Units.of(classes)
         num_free = np.array([mask.bit_count() for mask in base.taken.free_masks], dtype=np.int64)
         room, room_later = (units.room(whole_free(base, num_gpus)) for num_gpus in (num_free, there.num_gpus))
         base = only_offered(base, units.fits(base, classes, room))
-        fits_later = units.fits(base, classes, room_later)
+        fits_later = fits_later & units.fits(base, classes, room_later)
     seconds, current = _seconds(base), base.utility.current
     is_goodput = parameters.objective is HorizonObjective.GOODPUT
     # Sia's optimum need not be one of completion times; there all that it may choose is kept.
@@ -216,7 +223,7 @@ def instance_of(
     intervals = growing(parameters.interval_s, parameters.num_intervals, end_s)
     work = _work(base, parameters, seconds, intervals.end_s)
     may_wait = np.setdiff1d(base.planned, base.reserved)
-    found = schedules_of(intervals, shapes, work, pair_jobs, pair_configurations, later, may_wait)
+    found = schedules_of(intervals, shapes, work, pair_jobs, pair_configurations, later, may_wait, quotas)
     weight = np.array([job.weight for job in base.jobs], dtype=np.float64)
     weight /= max(float(weight.sum()), np.finfo(np.float64).tiny)
     num_open = open_gpus(intervals, there.num_gpus, types, shapes.num_types, there.closed)
@@ -269,6 +276,7 @@ def instance_of(
         late=late,
         offset=offset,
         rooms=rooms,
+        quotas=quotas,
     )
 
 

@@ -1,9 +1,11 @@
 """What a user may tune in the policy `horizon`."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
+from models.allocation.quotas import raise_for_quotas
 from models.policy import Parameters
 from stowplan.errors import InputError
 
@@ -58,6 +60,9 @@ class HorizonParameters(Parameters):
     the bandwidth between nodes that it has there, and whole nodes of who stays are kept for it; else all are taken to
     have the most that so many nodes of the cluster can have, see `classes`. With goodput none of these counts.
 
+    quotas: most GPUs that the jobs of a queue may have together, now and on average in every later interval, see
+    `quotas`; a queue without one has no limit.
+
     alpha: affinity of DP groups, from 0 to 1, by which nodes and rank order of 3D plans over several minipods are
     chosen with Arnold's Eq. 4, see `alignment` (None: nodes as they are left, near ones one after another).
 
@@ -86,6 +91,7 @@ class HorizonParameters(Parameters):
     arrivals_per_h: float = 0.0
     placement_classes: bool = True
     alpha: float | None = None
+    quotas: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.interval_s) and self.interval_s > 0):
@@ -113,6 +119,7 @@ class HorizonParameters(Parameters):
             raise InputError(f"longest_wait_s is {self.longest_wait_s}; must be finite and above 0")
         if self.alpha is not None and not 0 <= self.alpha <= 1:
             raise InputError(f"alpha is {self.alpha}; must lie in [0, 1]")
+        raise_for_quotas(self.quotas)
         self._raise_for_terms()
 
     def _raise_for_terms(self) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from scipy import sparse
 
 from models.allocation.horizon.intervals import Intervals
+from models.allocation.horizon.quotas import Quotas
 from stowplan.arrays import FloatMatrix, FloatVector, IntMatrix, IntVector, Mask
 
 NOTHING = -1
@@ -47,9 +48,10 @@ class Schedules:
     job, pair, now, later, at: int64 (S,); pair: position among the pairs that may be chosen now, -1 for none; now,
     later: configurations, -1 for none; at: interval at whose begin `later` begins, 0 where nothing changes.
     ends_s: (S,) when the job ends.
-    held: CSR (S, C (K - 1)), for what part of each later interval a configuration is had; column c (K - 1) + k - 1.
-    takes: CSR (C (K - 1), (T + Q) (K - 1)), what that is of GPUs of each type, and of rooms; row t (K - 1) + k - 1 of
-    `use`.
+    held: CSR (S, (C + U) (K - 1)), for what part of each later interval a configuration is had, and GPUs of each of U
+    quotas; column c (K - 1) + k - 1.
+    takes: CSR ((C + U) (K - 1), (T + Q + U) (K - 1)), what that is of GPUs of each type, of rooms and of quotas; row
+    t (K - 1) + k - 1 of `use`.
     """
 
     job: IntVector
@@ -66,8 +68,8 @@ class Schedules:
 
     @property
     def use(self) -> "sparse.csc_array":
-        """CSC ((T + Q) (K - 1), S), GPUs of each type, and what is taken of rooms, on average over each later interval:
-        of very many schedules far more than `held`."""
+        """CSC ((T + Q + U) (K - 1), S), GPUs of each type, and what is taken of rooms and quotas, on average over each
+        later interval: of very many schedules far more than `held`."""
         return sparse.csc_array((self.held @ self.takes).T)
 
     def of(self, kept: Mask) -> "Schedules":
@@ -153,6 +155,7 @@ def schedules_of(
     pair_configurations: IntVector,
     later: Mask,
     may_wait: IntVector,
+    quotas: Quotas | None = None,
 ) -> Schedules:
     """All schedules.
 
@@ -164,6 +167,8 @@ def schedules_of(
         (J, C) what a job may have later.
     may_wait
         (n,) jobs that need nothing now.
+    quotas
+        What jobs of queues may have together, where that is limited.
     """
     kinds = [
         _kept(work, pair_jobs, pair_configurations),
@@ -184,6 +189,11 @@ def schedules_of(
     order = np.argsort(key)
     job, pair, now, then, at = job[order], pair[order], now[order], then[order], at[order]
     ends_s = ends_s[order]
+    held, takes = _held(intervals, shapes.type_index.size, now, then, at, ends_s), _takes(intervals, shapes)
+    if quotas is not None:
+        charged = quotas.later(job, held, shapes.num_gpus, intervals.num - 1)
+        held = sparse.csr_array(sparse.hstack([held, charged], format="csr"))
+        takes = sparse.csr_array(sparse.block_diag([takes, sparse.eye_array(charged.shape[1])], format="csr"))
     return Schedules(
         job=job,
         pair=pair,
@@ -191,8 +201,8 @@ def schedules_of(
         later=then,
         at=at,
         ends_s=ends_s,
-        held=_held(intervals, shapes.type_index.size, now, then, at, ends_s),
-        takes=_takes(intervals, shapes),
+        held=held,
+        takes=takes,
     )
 
 
@@ -287,7 +297,7 @@ def fastest_s(work: Work, later: Mask) -> FloatVector:
 def _held(
     intervals: Intervals, num_configurations: int, now: IntVector, later: IntVector, at: IntVector, ends_s: FloatVector
 ) -> "sparse.csr_array":
-    """See `Schedules`."""
+    """See `Schedules`; without quotas."""
     num_later, begins_s = intervals.num - 1, intervals.bounds_s[1:-1]
     parts: list[FloatVector] = []
     columns: list[IntVector] = []
@@ -314,7 +324,7 @@ def _blocks(num: int, size: int) -> Iterator[slice]:
 
 
 def _takes(intervals: Intervals, shapes: Shapes) -> "sparse.csr_array":
-    """See `Schedules`."""
+    """See `Schedules`; without quotas."""
     of_type = (np.arange(shapes.num_types)[:, None] == shapes.type_index) * shapes.num_gpus
     rows = of_type if shapes.rooms is None else np.concatenate([of_type, shapes.rooms])
     each = sparse.eye_array(intervals.num - 1)

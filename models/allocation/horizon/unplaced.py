@@ -2,21 +2,66 @@
 
 Reasons beside those of Sia (`models.allocation.sia.unplaced`):
   later_is_better  there is room for it, but all jobs end sooner on average when it starts later
+  quota            its queue has not so many GPUs left, or never has
   not_decided      the solve ended at a limit before it was decided whether it starts now
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+
+from models.allocation.horizon.instance import HorizonInstance
 from models.allocation.horizon.outlook import Outlook, Planned, Shape
+from models.allocation.horizon.quotas import Quotas
 from models.plan import UnplacedJob
+from models.roll import row_of
 from models.wording import counted
+from stowplan.arrays import IntVector
 
 _S_PER_MINUTE = 60.0
 _S_PER_HOUR = 3600.0
 # Reasons of Sia's that are about what others got, or about its own objective.
 _COMPETING = {"outcompeted", "queue_penalty_too_low", "within_gap"}
+_QUOTA = "quota"
 _UNDECIDED = "the solve ended at a limit before it was decided whether it starts now; in the best plan until then it "
+
+
+def with_quotas(
+    unplaced: Sequence[UnplacedJob], instance: HorizonInstance, chosen: IntVector
+) -> tuple[UnplacedJob, ...]:
+    """Say of the jobs whose queues have too few GPUs left beside what is `chosen` (J,) that this keeps them waiting."""
+    quotas = instance.quotas
+    if quotas is None:
+        return tuple(unplaced)
+    num_gpus, starts = instance.sia.configurations.num_gpus, np.flatnonzero((chosen >= 0) & (quotas.queue >= 0))
+    used = np.zeros(quotas.left.size, dtype=np.int64)
+    np.add.at(used, quotas.queue[starts], num_gpus[chosen[starts]])
+    place = row_of(instance.sia.snapshot)
+    found = []
+    for item in unplaced:
+        i = place[item.job_id]
+        q, able = int(quotas.queue[i]), num_gpus[instance.sia.utility.runnable[i]]
+        if q >= 0 and able.size and able.min() > quotas.left[q] - used[q]:
+            item = _over_quota(item, quotas, q, int(able.min()), int(used[q]))
+        found.append(item)
+    return tuple(found)
+
+
+def _over_quota(item: UnplacedJob, quotas: Quotas, q: int, least: int, used: int) -> UnplacedJob:
+    queue, most, others = f"queue {quotas.names[q]!r}", quotas.most[q], int(quotas.kept[q]) + used
+    if least > most:
+        detail, remedy = f"the quota of {queue} is {most}", "let the job have fewer GPUs"
+    else:
+        detail = f"{queue} has too few GPUs left: of its quota of {most} others of its jobs have {others}"
+        remedy = "wait for its jobs"
+    return replace(
+        item,
+        reason=_QUOTA,
+        detail=f"{detail}; it needs {counted(least, 'GPU')}",
+        counts={"least_gpus": least, "quota": most, "quota_left": max(0, most - others)},
+        remedy=f"raise the quota of {queue} by {counted(least + others - most, 'GPU')}, or {remedy}",
+    )
 
 
 def with_outlook(
@@ -35,10 +80,13 @@ def _explained(
     item: UnplacedJob, outlook: Outlook, starts_now: Mapping[str, tuple[Shape, float]], is_proven: bool
 ) -> UnplacedJob:
     planned = outlook.planned.get(item.job_id, ())
-    if item.reason not in _COMPETING or not planned:
+    by_quota = item.reason == _QUOTA
+    if not planned or not (by_quota or item.reason in _COMPETING):
         return item
     likely = max(planned, key=lambda found: found.share)
-    detail = _starts(likely, outlook)
+    if by_quota and likely.later is None:
+        return item
+    detail = f"{item.detail}; it {_starts(likely, outlook)}" if by_quota else _starts(likely, outlook)
     counts = dict(item.counts)
     if likely.later is not None and likely.change_s is not None:
         counts["planned_start_s"] = round(likely.change_s)
@@ -49,7 +97,7 @@ def _explained(
     if not is_proven:
         detail = f"{_UNDECIDED}{detail}"
         return replace(item, reason="not_decided", detail=detail, counts=counts)
-    fits = item.reason != "outcompeted"
+    fits = item.reason not in {"outcompeted", _QUOTA}
     return replace(item, reason="later_is_better" if fits else item.reason, detail=detail, counts=counts)
 
 

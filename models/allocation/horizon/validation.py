@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from models.allocation.horizon.parameters import HorizonObjective, HorizonParameters
+from models.allocation.quota_warnings import queue_warnings
 from models.allocation.sia.parameters import SiaObjective, SiaParameters
 from models.allocation.sia.validation import goodput_policy_issues
 from models.placement.occupancy import occupancy
@@ -25,17 +26,23 @@ def policy_issues(snapshot: Snapshot, parameters: HorizonParameters) -> list[Iss
             else "the cluster has no tiers: give tiers and paths, or leave alpha out"
         )
         found = [*found, Issue(code="no_minipod_tier", pointer="/cluster/minipod_tier", detail=detail)]
-    return [*found, *_deadline_warnings(snapshot, parameters), *_horizon_warnings(snapshot, parameters)]
+    return [
+        *found,
+        *_ignored(snapshot, "deadline_s", "lateness is 0", is_used=parameters.lateness > 0),
+        *_ignored(snapshot, "queue", "there are no quotas", is_used=bool(parameters.quotas)),
+        *queue_warnings(snapshot, parameters.quotas),
+        *_horizon_warnings(snapshot, parameters),
+    ]
 
 
-def _deadline_warnings(snapshot: Snapshot, parameters: HorizonParameters) -> Iterator[Issue]:
-    """What is said of deadlines and is not used: once, at the first job."""
-    said = [k for k, job in enumerate(snapshot.jobs) if job.deadline_s is not None]
-    if said and parameters.lateness == 0:
+def _ignored(snapshot: Snapshot, field: str, where: str, *, is_used: bool) -> Iterator[Issue]:
+    """What jobs say and these parameters do not use: once, at the first job."""
+    said = [k for k, job in enumerate(snapshot.jobs) if getattr(job, field) is not None]
+    if said and not is_used:
         yield Issue(
             code="ignored_field",
-            pointer=f"/jobs/{said[0]}/deadline_s",
-            detail=f"is not used where lateness is 0, and is given for {counted(len(said), 'job')}",
+            pointer=f"/jobs/{said[0]}/{field}",
+            detail=f"is not used where {where}, and is given for {counted(len(said), 'job')}",
             severity=Severity.WARNING,
         )
 

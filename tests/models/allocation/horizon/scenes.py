@@ -1,5 +1,6 @@
 """Small problems over time that the tests of this folder share."""
 
+from copy import copy
 from dataclasses import replace
 from random import Random
 
@@ -7,14 +8,16 @@ from models.allocation.horizon.instance import HorizonInstance, horizon_instance
 from models.allocation.horizon.parameters import HorizonParameters
 from models.clock import PhaseClock
 from models.performance.goodput.spec import GoodputTable, TableEntry, ThroughputTable
-from models.workload import Snapshot
+from models.workload import Job, Snapshot
 from tests.models.allocation.sia.instances import random_snapshot
+
+QUEUES = (None, "q", "r")
 
 
 def timed_snapshot(rng: Random, *, num_nodes: int = 3, num_jobs: int = 4) -> Snapshot:
     """`random_snapshot`, of whose jobs it is mostly known how much is left."""
     snapshot = random_snapshot(rng, num_nodes=num_nodes, num_jobs=num_jobs)
-    jobs = []
+    jobs: list[Job] = []
     for job in snapshot.jobs:
         entries: tuple[TableEntry, ...] = job.performance.entries if isinstance(job.performance, GoodputTable) else ()
         jobs.append(
@@ -27,6 +30,7 @@ def timed_snapshot(rng: Random, *, num_nodes: int = 3, num_jobs: int = 4) -> Sna
                 restart_cost_s=rng.choice((0.0, 10.0, 90.0)),
                 num_restarts=rng.choice((0, 0, 3, 40)),
                 deadline_s=rng.choice((None, 30.0, 400.0)),
+                queue=QUEUES[len(jobs) % 3],
             )
         )
     return Snapshot(cluster=snapshot.cluster, jobs=tuple(jobs))
@@ -48,7 +52,13 @@ def random_parameters(rng: Random) -> HorizonParameters:
         throughput=rng.choice((0.0, 3.0)),
         backlog_efficiency=rng.choice((None, 0.4, 1.0)),
         arrivals_per_h=rng.choice((0.0, 0.0, 30.0)),
+        quotas=_quotas(rng),
     )
+
+
+def _quotas(rng: Random) -> dict[str, int]:
+    """Drawn from a copy of the dice: some seeds stand for what was found with them."""
+    return copy(rng).choice(({}, {"q": 3}, {"q": 2, "r": 0, "s": 1}))
 
 
 def instance_of(snapshot: Snapshot, parameters: HorizonParameters | None = None) -> HorizonInstance:

@@ -81,7 +81,7 @@ def _counted(it: HorizonInstance) -> list[float]:
             for c in range(len(known))
             if i not in it.sia.pinned
             and it.sia.utility.runnable[i, c]
-            and known.num_gpus[c] <= free[known.gpu_types[known.type_index[c]]]
+            and known.num_gpus[c] <= min(free[known.gpu_types[known.type_index[c]]], _most(it, i))
         ]
         if i in it.sia.pinned and it.work.current[i] >= 0:
             left_s = [float(it.work.seconds[i, it.work.current[i]])]
@@ -89,6 +89,30 @@ def _counted(it: HorizonInstance) -> list[float]:
         per_s.append(1 / whole_s if left_s and math.isfinite(min(left_s)) else 0.0)
     mean = sum(weight * value for weight, value in zip(_weights(it), per_s, strict=True))
     return [value / mean if mean else 1.0 for value in per_s]
+
+
+def _quotas(it: HorizonInstance) -> dict[str, tuple[list[int], int]]:
+    """Planned jobs of every queue with a quota, and GPUs that there are for them."""
+    found = {}
+    for queue, quota in it.parameters.quotas.items():
+        own = [i for i, job in enumerate(it.jobs) if job.queue == queue]
+        pinned = [i for i in own if i in it.sia.pinned]
+        kept = sum(len(part.gpus) for i in pinned for part in it.jobs[i].current or ())
+        planned = [i for i in own if i not in pinned]
+        reserved = sum(given.num_gpus for i in planned if (given := it.jobs[i].reservation) is not None)
+        found[queue] = planned, max(quota - kept, reserved)
+    return found
+
+
+def _most(it: HorizonInstance, i: int) -> float:
+    """GPUs that the queue of a job has for planned jobs."""
+    return min((left for own, left in _quotas(it).values() if i in own), default=math.inf)
+
+
+def within_quotas(it: HorizonInstance, choice: dict[int, int]) -> bool:
+    """Whether no queue has too much now."""
+    num_gpus = [*it.sia.configurations.num_gpus.tolist(), 0]
+    return all(sum(num_gpus[choice[i]] for i in own) <= left for own, left in _quotas(it).values())
 
 
 def _weights(it: HorizonInstance) -> list[float]:
@@ -104,7 +128,7 @@ def _backlogs(it: HorizonInstance, counted: list[float]) -> list[float]:
     least: dict[int, dict[int, float]] = {}
     for i in range(len(it.jobs)):
         for c, t in enumerate(known.type_index.tolist()):
-            if it.sia.utility.runnable[i, c] and known.num_gpus[c] <= free[t]:
+            if it.sia.utility.runnable[i, c] and known.num_gpus[c] <= min(free[t], _most(it, i)):
                 gpu_s = float(it.work.seconds[i, c]) * int(known.num_gpus[c])
                 least.setdefault(i, {})[t] = min(gpu_s, least.get(i, {}).get(t, math.inf))
     worth = [
@@ -150,6 +174,7 @@ def best_shares(it: HorizonInstance, choice: dict[int, int], rooms: Sequence[tup
     configuration takes of something in later intervals, and what there is of that."""
     bounds_s, counted = it.intervals.bounds_s, _counted(it)
     costs, owners, uses, ends = [], [], [], []
+    quotas = _quotas(it)
     lost_s = _backlogs(it, counted)
     for i, now in choice.items():
         for ends_s, left, held in _schedules(it, i, now):
@@ -157,7 +182,7 @@ def best_shares(it: HorizonInstance, choice: dict[int, int], rooms: Sequence[tup
             owners.append(i)
             ends.append(ends_s)
             num_types = len(it.sia.configurations.gpu_types)
-            use = np.zeros((num_types + len(rooms), it.intervals.num))
+            use = np.zeros((num_types + len(rooms) + len(quotas), it.intervals.num))
             for c, begin_s, end_s in held:
                 within = np.minimum(end_s, bounds_s[1:]) - np.maximum(begin_s, bounds_s[:-1])
                 t = it.sia.configurations.type_index[c]
@@ -165,6 +190,8 @@ def best_shares(it: HorizonInstance, choice: dict[int, int], rooms: Sequence[tup
                 use[t] += it.sia.configurations.num_gpus[c] * part
                 for q, (takes, _) in enumerate(rooms):
                     use[num_types + q] += takes[c] * part
+                for q, (own, _) in enumerate(quotas.values(), num_types + len(rooms)):
+                    use[q] += (i in own) * it.sia.configurations.num_gpus[c] * part
             uses.append(use[:, 1:].ravel())
     late = sum(float(it.late[i]) for i, now in choice.items() if now < 0)
     # The shares; then, for the tail, its shortest time, and the excess of every job.
@@ -175,7 +202,7 @@ def best_shares(it: HorizonInstance, choice: dict[int, int], rooms: Sequence[tup
     if it.intervals.num > 1 and num:
         rows += [np.concatenate([row, np.zeros(1 + num_jobs)]) for row in np.array(uses).T]
         limits += it.open_gpus[:, 1:].ravel().tolist()
-        limits += [limit for _, limit in rooms for _ in range(it.intervals.num - 1)]
+        limits += [limit for _, limit in (*rooms, *quotas.values()) for _ in range(it.intervals.num - 1)]
     for i, job in enumerate(it.jobs):
         times = [counted[i] * ends_s * (owner == i) for ends_s, owner in zip(ends, owners, strict=True)]
         rows.append(np.array([*times, -1.0, *(-float(k == i) for k in range(num_jobs))]))
@@ -208,9 +235,10 @@ def test_the_optimum_equals_trying_everything(seed: int) -> None:
     ]
     best = min(
         (
-            best_shares(it, dict(zip(it.sia.planned.tolist(), choice, strict=True)))
-            for choice in product(*options)
-            if can_be_packed(it.sia.snapshot, it.sia.configurations, it.sia.taken, [c for c in choice if c >= 0])
+            best_shares(it, choice)
+            for each in product(*options)
+            if can_be_packed(it.sia.snapshot, it.sia.configurations, it.sia.taken, [c for c in each if c >= 0])
+            and within_quotas(it, choice := dict(zip(it.sia.planned.tolist(), each, strict=True)))
         ),
         default=math.inf,
     )

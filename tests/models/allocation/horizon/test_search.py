@@ -40,10 +40,10 @@ def _formulated(snapshot: Snapshot) -> HorizonFormulation:
     return formulation
 
 
-def _random(seed: int) -> HorizonFormulation:
+def _random(seed: int, **asked: Any) -> HorizonFormulation:
     """With tiers or without, whatever is asked for."""
     rng = dice(seed)
-    parameters = random_parameters(rng)
+    parameters = replace(random_parameters(rng), **asked)
     snapshot = rng.choice((tiered_snapshot, timed_snapshot))(rng)
     return HorizonFormulation(horizon_instance(snapshot, parameters, PhaseClock()))
 
@@ -151,7 +151,7 @@ def test_what_is_known_first_keeps_to_the_calendar() -> None:
 def test_highs_presolves_what_it_takes_for_worse_than_it_is(seed: int, optimum: float) -> None:
     """With all its rules HiGHS claims 285 and 112.6, which are feasible, and proven by nothing but its presolve."""
     for solver in ("highs", "scip", "auto"):
-        result = _random(seed).solve(SolveOptions(solver=solver, relative_gap=0.0), SolveMonitor())
+        result = _random(seed, quotas={}).solve(SolveOptions(solver=solver, relative_gap=0.0), SolveMonitor())
         assert result.termination is TerminationReason.OPTIMAL
         assert result.objective == pytest.approx(optimum)
 
@@ -244,7 +244,7 @@ def test_a_point_of_whole_choices_is_enough_or_leaves_little(
     """Jobs that the relaxation splits: no solver is asked where that closes the gap, and else once, for what is left of
     all schedules."""
     rng = dice(seed)
-    it = instance_of(timed_snapshot(rng, num_jobs=8), random_parameters(rng))
+    it = instance_of(timed_snapshot(rng, num_jobs=8), replace(random_parameters(rng), quotas={}))
     formulation = HorizonFormulation(it)
     best = solve(formulation.problem, SolveOptions(relative_gap=0.0)).objective
     asked = _recorded(monkeypatch)

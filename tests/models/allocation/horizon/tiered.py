@@ -86,6 +86,7 @@ def tiered_snapshot(rng: Random, *, num_jobs: int = 4) -> Snapshot:
             age_s=rng.choice((0.0, 600.0, 30_000.0)),
             current=current,
             preemptible=current is None or rng.random() < 0.8,
+            queue=(None, "q", "r")[k % 3],
         )
         reserves = rng.random() < 0.1 and made_job.preemptible
         jobs.append(replace(made_job, reservation=Reservation(gpu_type="a", num_gpus=least)) if reserves else made_job)
