@@ -32,6 +32,10 @@ class Parameters:
 
     epsilon: float = EPSILON
 
+    def started_from(self, prices: Mapping[str, float]) -> "Parameters":  # noqa: ARG002 - most start anew
+        """The same, for the next decision on a cluster whose last plan had these `prices`."""
+        return self
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:

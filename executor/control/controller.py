@@ -7,9 +7,10 @@ loop.
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pkgutil import resolve_name
+from types import MappingProxyType
 
 from executor.control.actions import Action, difference
 from executor.control.backend import ClusterBackend
@@ -22,6 +23,9 @@ from models.policies import policy_of
 
 # So much after a job gets as old as counts: rounding must not put it before.
 _LATE_S = 1.0
+
+# Of a cluster that nobody has planned.
+NO_PRICES: Mapping[str, float] = MappingProxyType({})
 
 Planner = Callable[[PlanRequest], PlanOutcome]
 
@@ -47,9 +51,19 @@ class Step:
 
 
 class Controller:
-    """Takes over a cluster as it is, and decides until nothing happens any more."""
+    """Takes over a cluster as it is, and decides until nothing happens any more.
 
-    def __init__(self, backend: ClusterBackend, options: ControlOptions, planner: Planner = plan) -> None:
+    prices: of the last plan, by the names of rows; what policies that start from prices are told.
+    """
+
+    def __init__(
+        self,
+        backend: ClusterBackend,
+        options: ControlOptions,
+        planner: Planner = plan,
+        *,
+        prices: Mapping[str, float] = NO_PRICES,
+    ) -> None:
         self._backend = backend
         self._options = options
         self._planner = planner
@@ -57,6 +71,7 @@ class Controller:
         self._book = Book(facts)
         policy = policy_of(options.parameters)
         self._may_start = None if policy.may_start is None else resolve_name(policy.may_start)
+        self.prices = prices
         self._changes_after = None if policy.changes_after is None else resolve_name(policy.changes_after)
         # When an entry of the calendar begins, ends or becomes known of which no plan knew so.
         self._entry_s = -math.inf if facts.calendar else math.inf
@@ -132,12 +147,13 @@ class Controller:
         self._entry_s = math.inf
         request = PlanRequest(
             snapshot=self._book.snapshot(now_s, self._backend.measured, settle=self._options.settle),
-            parameters=self._options.parameters,
+            parameters=self._options.parameters.started_from(self.prices),
             options=self._options.options,
         )
         started_s = time.process_time()
         outcome = self._planner(request)
         cpu_s = time.process_time() - started_s
+        self.prices = outcome.prices or self.prices
         actions = () if outcome.plan is None else difference(self._book.running, outcome.plan)
         self._book.note(actions, now_s)
         self._backend.act(actions, self._options.charge * cpu_s)

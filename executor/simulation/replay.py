@@ -3,10 +3,10 @@
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from executor.control.controller import Controller, Planner, Step
+from executor.control.controller import NO_PRICES, Controller, Planner, Step
 from executor.control.events import CalendarChange, NodeChange
 from executor.simulation.backend import SimulatedBackend
 from executor.simulation.figures import (
@@ -36,13 +36,15 @@ OnStep = Callable[["Replay", Step], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayState:
-    """A replay between two events; `key` of its setup. decision_cpu_s: of every decision so far; cpu_s: of all."""
+    """A replay between two events; `key` of its setup. decision_cpu_s: of every decision so far; cpu_s: of all. prices:
+    of the last plan."""
 
     key: str
     simulation: SimulationState
     decision_cpu_s: tuple[float, ...]
     num_skipped: int
     cpu_s: float
+    prices: Mapping[str, float] = field(default_factory=dict)
 
 
 class Replay:
@@ -72,7 +74,8 @@ class Replay:
             horizon_s=math.inf if setup.horizon_s is None else setup.horizon_s,
             state=None if state is None else state.simulation,
         )
-        self._controller = Controller(self._backend, setup.control, planner)
+        prices = NO_PRICES if state is None else state.prices
+        self._controller = Controller(self._backend, setup.control, planner, prices=prices)
         self._decision_cpu_s = [] if state is None else list(state.decision_cpu_s)
         self._num_skipped = 0 if state is None else state.num_skipped
         self._stopped_s: float | None = None
@@ -132,6 +135,7 @@ class Replay:
             decision_cpu_s=tuple(self._decision_cpu_s),
             num_skipped=self._num_skipped,
             cpu_s=self._cpu_before_s + time.process_time(),
+            prices=dict(self._controller.prices),
         )
 
     def _told(self, job_id: str) -> Job:

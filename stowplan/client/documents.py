@@ -991,6 +991,10 @@ class HorizonParametersDoc(TypedDict, closed=True):
     """
     Queue -> most GPUs that its jobs may have together.
     """
+    prices: NotRequired[dict[str, float]]
+    """
+    `prices` of an earlier plan, a start for solvers that price capacity. They change no optimum, and those of what this cluster has not are left out.
+    """
 
 
 class HorizonReplayPolicy(TypedDict, closed=True):
@@ -2195,8 +2199,7 @@ class SiaParametersDoc(TypedDict, closed=True):
     """
     prices: NotRequired[dict[str, float]]
     """
-    `prices` of an earlier plan, a start for solvers that price capacity. They change no optimum, and those of
-    what this cluster has not are left out.
+    `prices` of an earlier plan, a start for solvers that price capacity. They change no optimum, and those of what this cluster has not are left out.
     """
 
 

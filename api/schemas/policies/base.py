@@ -4,13 +4,23 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from api.schemas.base import MAX_GPUS, Document, Epsilon, Name
+from api.schemas.base import MAX_GPUS, Document, Epsilon, Name, NonNegative
 from models.epsilon import EPSILON
 from models.policy import Parameters, Policy
 
 Quotas = Annotated[
     dict[Name, Annotated[int, Field(ge=0, le=MAX_GPUS)]],
     Field(default_factory=dict, max_length=10_000, description="Queue -> most GPUs that its jobs may have together."),
+]
+
+Prices = Annotated[
+    dict[Name, NonNegative],
+    Field(
+        default_factory=dict,
+        max_length=10_000,
+        description="`prices` of an earlier plan, a start for solvers that price capacity. They change no optimum, and "
+        "those of what this cluster has not are left out.",
+    ),
 ]
 
 

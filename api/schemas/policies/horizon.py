@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from api.schemas.base import Positive
-from api.schemas.policies.base import ParametersDoc, Quotas
+from api.schemas.policies.base import ParametersDoc, Prices, Quotas
 from models.allocation.horizon.parameters import (
     LEAST_EFFICIENCY,
     MOST_ARRIVALS,
@@ -69,3 +69,4 @@ class HorizonParametersDoc(ParametersDoc):
     """Affinity of DP groups, 1 less that of PP groups, by which nodes and rank order of 3D plans over several minipods
     are those that Arnold gives to them. null: nodes as they are left, near ones one after another."""
     quotas: Quotas
+    prices: Prices

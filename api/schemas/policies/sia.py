@@ -5,8 +5,8 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
-from api.schemas.base import Name, NonNegative, Positive
-from api.schemas.policies.base import ParametersDoc
+from api.schemas.base import Positive
+from api.schemas.policies.base import ParametersDoc, Prices
 from models.allocation.sia.parameters import SiaObjective, SiaParameters
 
 
@@ -39,6 +39,4 @@ class SiaParametersDoc(ParametersDoc):
     longest_wait_s: Positive | None = 21_600.0
     """For completion_time: how old a job may get that waits; then it comes ahead of all that is not. null: it may wait
     for ever."""
-    prices: dict[Name, NonNegative] = Field(default_factory=dict, max_length=10_000)
-    """`prices` of an earlier plan, a start for solvers that price capacity. They change no optimum, and those of
-    what this cluster has not are left out."""
+    prices: Prices

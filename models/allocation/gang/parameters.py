@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import pairwise
 
-from models.allocation.quotas import raise_for_quotas
+from models.allocation.parameter_checks import raise_for_quotas
 from models.epsilon import raise_for_epsilon
 from models.policy import Parameters
 from stowplan.errors import InputError

@@ -2,10 +2,10 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from models.allocation.quotas import raise_for_quotas
+from models.allocation.parameter_checks import raise_for_prices, raise_for_quotas
 from models.policy import Parameters
 from stowplan.errors import InputError
 
@@ -61,7 +61,8 @@ class HorizonParameters(Parameters):
     have the most that so many nodes of the cluster can have, see `classes`. With goodput none of these counts.
 
     quotas: most GPUs that the jobs of a queue may have together, now and on average in every later interval, see
-    `quotas`; a queue without one has no limit.
+    `quotas`; a queue without one has no limit. prices: what an earlier plan's `prices` said; a start for the `search`,
+    without any other effect.
 
     alpha: affinity of DP groups, from 0 to 1, by which nodes and rank order of 3D plans over several minipods are
     chosen with Arnold's Eq. 4, see `alignment` (None: nodes as they are left, near ones one after another).
@@ -92,6 +93,7 @@ class HorizonParameters(Parameters):
     placement_classes: bool = True
     alpha: float | None = None
     quotas: Mapping[str, int] = field(default_factory=dict)
+    prices: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.interval_s) and self.interval_s > 0):
@@ -120,7 +122,12 @@ class HorizonParameters(Parameters):
         if self.alpha is not None and not 0 <= self.alpha <= 1:
             raise InputError(f"alpha is {self.alpha}; must lie in [0, 1]")
         raise_for_quotas(self.quotas)
+        raise_for_prices(self.prices)
         self._raise_for_terms()
+
+    def started_from(self, prices: Mapping[str, float]) -> "HorizonParameters":
+        """Search from there."""
+        return replace(self, prices=prices)
 
     def _raise_for_terms(self) -> None:
         """Check what goes with completion times."""

@@ -87,8 +87,7 @@ class Search:
         least_times = float(np.minimum.reduceat(it.objective.times, heads).sum())
         asked = self._options.relative_gap * least_times
         relaxed = self._relaxed
-        # Rows of the tail, and what is in them, are too many for a sample to say their prices.
-        prices = np.zeros(relaxed.limit.size) if it.num_tail else None
+        prices = self._first_prices(relaxed.limit.size)
         part = np.concatenate([self._choices, np.full(it.num_tail, -1)])
         stays = np.append(it.schedules.now == it.work.current[it.schedules.job], np.ones(it.num_tail, dtype=np.bool_))
         whole = Whole(part=part, num_rows=now_rows(it)[1].size, tolerance=asked, known=stays)
@@ -369,6 +368,15 @@ class Search:
             solver_version=f"{__version__}, {last.solver} {last.solver_version}",
             message=message,
         )
+
+    def _first_prices(self, num_rows: int) -> FloatVector | None:
+        """(num_rows,) those of an earlier plan, by the names of the rows; None: those of a sample."""
+        it, known = self._instance, self._instance.parameters.prices
+        names = (*now_rows(it)[2], *capacity_names(it)) if known else ()
+        if known.keys().isdisjoint(names):
+            # Rows of the tail, and what is in them, are too many for a sample to say their prices.
+            return np.zeros(num_rows) if it.num_tail else None
+        return np.pad([known.get(name, 0.0) for name in names], (0, num_rows - len(names)))
 
     def _note_prices(self, relaxed: ChoiceProblem, prices: FloatVector) -> None:
         """Prices of GPUs, by the names of the rows, and what schedules take at these."""

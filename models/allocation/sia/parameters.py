@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from models.allocation.parameter_checks import raise_for_prices
 from models.policy import Parameters
 from stowplan.errors import InputError
 
@@ -55,6 +56,4 @@ class SiaParameters(Parameters):
             raise InputError(f"restart_price is {self.restart_price}; must be finite and at least 0")
         if self.longest_wait_s is not None and not (math.isfinite(self.longest_wait_s) and self.longest_wait_s > 0):
             raise InputError(f"longest_wait_s is {self.longest_wait_s}; must be finite and above 0")
-        for row, price in self.prices.items():
-            if not math.isfinite(price) or price < 0:
-                raise InputError(f"the price of {row} is {price}; must be finite and at least 0")
+        raise_for_prices(self.prices)

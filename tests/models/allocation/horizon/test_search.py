@@ -1,5 +1,6 @@
 """The search has an answer whenever it ends, tells of what is better alone, and closes the gap of times."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -20,13 +21,15 @@ from models.planning import plan
 from models.workload import Reservation, Snapshot
 from solver.decomposition import sifting
 from solver.decomposition.sifting import Sifted, sift
+from solver.decomposition.structure import ChoiceProblem
 from solver.feasibility import violations
 from solver.monitor import Progress, SolveMonitor
 from solver.options import SolveOptions
 from solver.problem import MatrixProblem
 from solver.result import Limit, SolveResult, TerminationReason
 from solver.solve import solve
-from stowplan.errors import BackendError
+from stowplan.arrays import FloatVector
+from stowplan.errors import BackendError, InputError
 from tests.models.allocation.horizon.scenes import instance_of, random_parameters, timed_snapshot
 from tests.models.allocation.horizon.test_check import PARAMETERS, job, queue
 from tests.models.allocation.horizon.tiered import tiered_snapshot
@@ -356,3 +359,36 @@ def test_the_gap_is_one_of_times_where_jobs_wait_for_too_long(monkeypatch: pytes
     assert all(options.relative_gap <= 1.01e-4 * times / result.objective for _, options in asked)
     assert result.termination is TerminationReason.OPTIMAL
     assert result.objective - result.bound <= 1.01e-2 * times
+
+
+@pytest.mark.parametrize("tail", [0.0, 0.4])
+def test_a_search_begins_at_the_prices_of_the_plan_before(monkeypatch: pytest.MonkeyPatch, tail: float) -> None:
+    """Those of rows that there are no more are left out, and where there is none of these the search begins anew."""
+    firsts: list[FloatVector | None] = []
+
+    def recording(problem: ChoiceProblem, tolerance: float, prices: FloatVector | None, *rest: Any) -> Sifted:
+        firsts.append(prices)
+        return sift(problem, tolerance, prices, *rest)
+
+    snapshot = timed_snapshot(dice(3), num_jobs=12)
+    parameters = replace(PARAMETERS, tail=tail)
+    monkeypatch.setattr(search, "sift", recording)
+
+    def planned(prices: Mapping[str, float]) -> tuple[SolveResult, HorizonFormulation]:
+        formulation = HorizonFormulation(instance_of(snapshot, parameters.started_from(prices)))
+        return formulation.solve(SolveOptions(solver="auto", relative_gap=1e-9), SolveMonitor()), formulation
+
+    cold, formulation = planned({})
+    prices = formulation.prices(cold)
+    assert {name.partition("[")[0] for name in prices} >= {"capacity", "blocks"}
+    warm, _ = planned({**prices, "capacity[gone]@1": 7.0})
+    other, _ = planned({"capacity[gone]@1": 7.0})
+    without, first, gone = firsts
+    assert first is not None
+    assert sorted(first[first > 0]) == pytest.approx(sorted(prices.values()))
+    for none in (without, gone):
+        assert none is None if tail == 0 else not np.any(none)
+    assert warm.objective == pytest.approx(cold.objective)
+    assert other.objective == pytest.approx(cold.objective)
+    with pytest.raises(InputError, match=r"the price of capacity\[a\] is -1; must be finite and at least 0"):
+        HorizonParameters(prices={"capacity[a]": -1})
