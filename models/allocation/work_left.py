@@ -32,6 +32,15 @@ def remaining_samples(job: Job) -> float | None:
     return None if samples is None else samples * job.remaining_iterations
 
 
+def residual_s(job: Job) -> float | None:
+    """Mean of the seconds that a job lasts from now, or from its start while it waits (mean residual life), by its
+    distribution or else what is said; None where nobody knows."""
+    if job.lasting is not None:
+        return job.lasting.mean_s
+    # 0 says that it is overdue.
+    return job.remaining_s or None
+
+
 def work_issues(pointer: str, job: Job, whose: str) -> Iterator[Issue]:
     """What is missing to know the work that is left; `pointer` is the job's, `whose` what goes by it."""
     if job.remaining_iterations is None:

@@ -4,6 +4,7 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 from stowplan.errors import Issue, raise_for_errors
 
@@ -27,6 +28,17 @@ class Lasting:
 
     def __post_init__(self) -> None:
         raise_for_errors(list(lasting_issues(self.probabilities, self.seconds)), "time that something lasts")
+
+    @property
+    def mean_s(self) -> float:
+        """Mean of the seconds. What lasts beyond the last quantile lasts twice as long on average, as lives of Pareto's
+        distribution with exponent 2 do, and what is over by the first one until then."""
+        known, seconds = (0.0, *self.probabilities), (self.seconds[0], *self.seconds)
+        within_s = math.fsum(
+            0.5 * (above - below) * (first_s + last_s)
+            for (below, above), (first_s, last_s) in zip(pairwise(known), pairwise(seconds), strict=True)
+        )
+        return within_s + (1.0 - known[-1]) * 2.0 * seconds[-1]
 
     def quantile(self, probability: float) -> float:
         """Seconds within which it is over with `probability`; infinity where nobody knows."""

@@ -6,9 +6,10 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from statistics import median
 
 from models.allocation.horizon.outlook import Shape
-from models.allocation.work_left import remaining_samples
+from models.allocation.work_left import remaining_samples, residual_s
 from models.workload import Job
 
+NOWHERE: Shape = ("", 0, 0, 0.0)
 # A job is taken to hold GPUs for so many times what the change to them costs, however young it is.
 _LEAST_HELD = 3.0
 
@@ -54,12 +55,27 @@ class Changes:
         return once_s * max(1.0, min(left_s, horizon_s) / held_s)
 
 
-def work_left(jobs: Sequence[Job], speeds: Mapping[str, Mapping[Shape, float]]) -> Mapping[str, float]:
-    """What is left of every job, in the unit of its goodput."""
+def work_left(
+    jobs: Sequence[Job],
+    speeds: Mapping[str, Mapping[Shape, float]],
+    runs: Container[str],
+    has: Callable[[Job], Shape | None],
+) -> Mapping[str, float]:
+    """What is left of every job, in the unit of its goodput; `has`: the shape of one that runs."""
     unit = {
         name: min(known.values()) / min(shape[2] for shape in known) if known else 0.0 for name, known in speeds.items()
     }
-    said = {job.id: samples for job in jobs if (samples := remaining_samples(job)) is not None}
+    said = {}
+    for job in jobs:
+        known = speeds[job.id]
+        if (samples := remaining_samples(job)) is not None:
+            said[job.id] = samples
+        elif (life_s := residual_s(job)) is not None:
+            speed = min(known.values(), default=0.0)
+            if job.id in runs:
+                shape, held = has(job), sum(len(part.gpus) for part in job.current or ())
+                speed = known.get(shape or NOWHERE, unit[job.id] * held)
+            said[job.id] = life_s * speed
     ratios = [said[job.id] / unit[job.id] / job.weight for job in jobs if job.id in said and unit[job.id] * job.weight]
     typical = median(ratios) if ratios else 1.0
     return {job.id: said.get(job.id, unit[job.id] * max(typical * job.weight, job.attained_gpu_s)) for job in jobs}

@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from models.allocation.block_check import allows, held_shape, kept_shape, node_sizes
 from models.allocation.horizon.arrivals_check import Arrivals
-from models.allocation.horizon.changes_check import Changes, together_s, work_left
+from models.allocation.horizon.changes_check import NOWHERE, Changes, together_s, work_left
 from models.allocation.horizon.horizon_end_check import expected_end_s
 from models.allocation.horizon.objective_check import Worth, fair_share
 from models.allocation.horizon.openings_check import LaterGpus
@@ -37,7 +37,6 @@ from stowplan.errors import Issue
 
 # Relative; shares and GPUs are sums that a solver has rounded.
 _TOLERANCE = 1e-5
-_NOWHERE: Shape = ("", 0, 0, 0.0)
 
 
 def horizon_violations(
@@ -126,7 +125,7 @@ class _Audit:
         speeds = {
             job.id: self._speeds(job, goodput) for job, goodput in zip(snapshot.jobs, matrix.goodput, strict=True)
         }
-        left = work_left(snapshot.jobs, speeds)
+        left = work_left(snapshot.jobs, speeds, runs, self._has)
         self._seconds: Mapping[str, Mapping[Shape, float]] = {
             name: {shape: left[name] / speed for shape, speed in known.items()} for name, known in speeds.items()
         }
@@ -151,7 +150,7 @@ class _Audit:
 
     def pinned_end_s(self, job: Job) -> float:
         """When a job ends that stays where it is; 0 where that is not known."""
-        return self._seconds[job.id].get(self._held(job) or _NOWHERE, 0.0)
+        return self._seconds[job.id].get(self._held(job) or NOWHERE, 0.0)
 
     def stays_whole(self, job: Job, planned: Sequence[Planned]) -> bool:
         """Whether a job of whole nodes is planned to stay on these."""
@@ -169,6 +168,9 @@ class _Audit:
         if shape is None or not shares:
             return None
         return (*shape, shares[0] if len(shares) == 1 else self.units.share_now(job))
+
+    def _has(self, job: Job) -> Shape | None:
+        return self._held(job) if job.id in self.pinned else self._kept_shape(job)
 
     def _stays(self, job: Job, planned: Planned) -> bool:
         """Whether a job that has something now goes on as it is."""

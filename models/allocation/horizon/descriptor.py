@@ -16,7 +16,7 @@ HORIZON = Policy(
     needs=(
         "jobs with a performance: goodput (parameters or observations) or throughput_table; or with a transformer or "
         "operators, for which 3D plans are made",
-        "remaining iterations",
+        "remaining iterations, or how long a job lasts (lasting, else remaining_s)",
         "where jobs run now (current), what a restart costs (restart_cost_s), and how many there were (num_restarts)",
         "with lateness: deadline_s; with quotas: queue",
     ),
@@ -29,7 +29,7 @@ HORIZON = Policy(
         "bound and gap of the program over all intervals",
     ),
     ignores=(
-        *("priority", "expansions", "remaining_s"),
+        *("priority", "expansions"),
         *("attained_s", "earliest_start_s", "latest_start_s"),
     ),
     changes_after="models.allocation.horizon.waiting:changes_after",

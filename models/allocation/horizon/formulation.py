@@ -104,7 +104,8 @@ laxer class are taken to lie where they are in nobody's way.
 Where that errs: a tenth of a later change costs a tenth of its price, which no change made now does, so that the plan
 behind the present is too hopeful, and jobs wait for what will not be done when its time comes.
 
-Of a job of which it is not known how much is left a guess is planned, see `instance`.
+Of a job that does not say how much is left, what it does in its mean residual life is planned, and where that is not
+known, either, a guess, see `instance`.
 
 `goodput`: one interval, in which w_i e_s are Sia's utilities and penalties, in its sense: Sia's program, and its plan.
 """

@@ -1,11 +1,13 @@
 """One problem as arrays: everything that the declared model, the extraction and tests read."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from scipy import sparse
 
+from models.allocation.changes import num_gpus_of
 from models.allocation.horizon.arrivals import expected_gpus
 from models.allocation.horizon.backlog import Backlog, left_at_end, together_s
 from models.allocation.horizon.changes import change_seconds, first_start_seconds
@@ -35,7 +37,7 @@ from models.allocation.horizon.schedules import (
 )
 from models.allocation.sia.instance import SiaInstance, sia_configurations, sia_instance
 from models.allocation.sia.parameters import SiaParameters
-from models.allocation.work_left import remaining_samples
+from models.allocation.work_left import remaining_samples, residual_s
 from models.clock import PhaseClock
 from models.windows import NodeWindows, availability
 from models.workload import Job, Snapshot
@@ -290,8 +292,10 @@ def pinned_ends_s(base: SiaInstance, work: Work) -> FloatVector:
 def _seconds(base: SiaInstance) -> FloatMatrix:
     """(J, C) what is left of the jobs, by their goodputs; infinity where they cannot run."""
     goodput = np.where(base.utility.runnable, base.matrix.goodput, 0.0)
-    unit = _per_gpu(base, goodput)
-    left = _left(base.jobs, unit)
+    slowest = np.where(goodput > 0, goodput, np.inf).min(axis=1, initial=np.inf)
+    slowest[np.isinf(slowest)] = 0.0
+    unit = _per_gpu(base, goodput, slowest)
+    left = _left(base.jobs, unit, partial(_usual, base, goodput, slowest, unit))
     return np.divide(left[:, None], goodput, out=np.full_like(goodput, np.inf), where=goodput > 0)
 
 
@@ -312,22 +316,33 @@ def _runs(base: SiaInstance) -> Mask:
     return np.array([job.id in base.taken.running for job in base.jobs], dtype=np.bool_)
 
 
-def _per_gpu(base: SiaInstance, goodput: FloatMatrix) -> FloatVector:
+def _per_gpu(base: SiaInstance, goodput: FloatMatrix, slowest: FloatVector) -> FloatVector:
     """(J,) goodput on one of a job's slowest GPUs; 0 where it cannot run."""
-    able = goodput > 0
-    slowest = np.where(able, goodput, np.inf).min(axis=1, initial=np.inf)
-    smallest = np.where(able, base.configurations.num_gpus, np.inf).min(axis=1, initial=np.inf)
-    return np.where(np.isfinite(slowest), slowest, 0.0) / np.where(np.isfinite(smallest), smallest, 1.0)
+    smallest = np.where(goodput > 0, base.configurations.num_gpus, np.inf).min(axis=1, initial=np.inf)
+    return slowest / np.where(np.isfinite(smallest), smallest, 1.0)
 
 
-def _left(jobs: Sequence[Job], unit: FloatVector) -> FloatVector:
+def _usual(base: SiaInstance, goodput: FloatMatrix, slowest: FloatVector, unit: FloatVector, i: int) -> float:
+    """Goodput of job i as it runs, in no configuration by `unit`; where it is slowest while it waits."""
+    running, current = base.taken.running.get(base.jobs[i].id), base.utility.current[i]
+    if running is None:
+        return float(slowest[i])
+    as_it_runs = float(goodput[i, current]) if current >= 0 else 0.0
+    return as_it_runs or float(unit[i]) * num_gpus_of(running)
+
+
+def _left(jobs: Sequence[Job], unit: FloatVector, usual: Callable[[int], float]) -> FloatVector:
     """(J,) what is left, in the unit of the goodput.
 
-    A job of which it is not known is taken to have as much left, in seconds on one of its slowest GPUs and by weight,
-    as the median of those of which it is; or as much as it has had, if that is more: the mean residual life where lives
-    are of Pareto's distribution with exponent 2.
+    Of a job that does not say, as much as it does in its mean residual life, where that is known, with its `usual`
+    goodput. A job of which neither is known is taken to have as much left, in seconds on one of its slowest GPUs and by
+    weight, as the median of those of which it is; or as much as it has had, if that is more: the mean residual life
+    where lives are of Pareto's distribution with exponent 2.
     """
     samples = np.array([np.nan if (left := remaining_samples(job)) is None else left for job in jobs], dtype=np.float64)
+    for i in np.flatnonzero(np.isnan(samples)).tolist():
+        if (life_s := residual_s(jobs[i])) is not None:
+            samples[i] = life_s * usual(i)
     weight = np.array([job.weight for job in jobs], dtype=np.float64)
     able = unit > 0
     known = able & np.isfinite(samples) & (weight > 0)

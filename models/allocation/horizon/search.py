@@ -58,6 +58,8 @@ _LEAST_OF_TIMES = 1e-6
 _HIGHS = HighsBackend()
 # A share that misses 1 by less is 1.
 _DECIDED = 1e-6
+# Of the dearest row, a price that is rounding.
+_ROUNDED = 1e-9
 
 
 class Search:
@@ -385,7 +387,8 @@ class Search:
         of_gpus = prices[: len(names)]
         of_rows = np.concatenate([of_gpus, np.zeros(prices.size - of_gpus.size)])
         self.rent = (relaxed.coupling @ of_rows)[: len(it.schedules)]
-        self.prices = {names[k]: float(of_gpus[k]) for k in np.flatnonzero(of_gpus > 0).tolist()}
+        scarce = of_gpus > _ROUNDED * of_gpus.max(initial=0.0)
+        self.prices = {names[k]: float(of_gpus[k]) for k in np.flatnonzero(scarce).tolist()}
 
     def _must_stop(self) -> bool:
         return self._monitor.canceled.is_set() or self._elapsed_s() > self._options.time_limit_s

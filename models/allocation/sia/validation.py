@@ -12,7 +12,7 @@ from models.allocation.bounds import bound_issues
 from models.allocation.degrees import degree_warnings
 from models.allocation.job_configurations import reserved_configuration
 from models.allocation.sia.parameters import SiaObjective, SiaParameters
-from models.allocation.work_left import remaining_samples
+from models.allocation.work_left import remaining_samples, residual_s
 from models.configurations import ConfigurationSet, enumerate_configurations
 from models.performance.goodput.check import performance_issues
 from models.performance.goodput.matrix import evaluate
@@ -121,6 +121,9 @@ def _remaining_warnings(snapshot: Snapshot, parameters: SiaParameters, policy: s
     )
     lacks = roll.each("lacks work", np.bool_, lambda rows: (remaining_samples(jobs[k]) is None for k in rows))
     said, unknown = np.flatnonzero(says).tolist(), np.flatnonzero(lacks).tolist()
+    by_life = policy == "horizon"
+    if by_life:
+        unknown = [k for k in unknown if residual_s(jobs[k]) is None]
     if parameters.objective is not SiaObjective.COMPLETION_TIME and said:
         yield Issue(
             code="ignored_field",
@@ -133,13 +136,14 @@ def _remaining_warnings(snapshot: Snapshot, parameters: SiaParameters, policy: s
         assumed = "as much as the median of the others"
         if len(unknown) == len(jobs):
             assumed = "the same, by weight"
-            if policy == "horizon":
+            if by_life:
                 assumed = "a second on one of its slowest GPUs, by weight, or what it has had, if that is more"
         yield Issue(
             code="remaining_unknown",
             pointer=f"/jobs/{unknown[0]}/remaining_iterations",
             detail=f"it is not known how much is left of {counted(len(unknown), 'job')}, taken to be "
-            f"{assumed}; give remaining_iterations, with a performance or a model that has a batch",
+            f"{assumed}; give remaining_iterations, with a performance or a model that has a batch"
+            + (", or how long they last (lasting, remaining_s)" if by_life else ""),
             severity=Severity.WARNING,
         )
 

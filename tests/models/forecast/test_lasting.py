@@ -17,6 +17,12 @@ def test_quantiles_are_linear_between_those_given() -> None:
     assert [KNOWN.quantile(p) for p in (0.1, 0.5, 0.7, 0.9, 0.95)] == pytest.approx([10.0, 10.0, 20.0, 30.0, math.inf])
 
 
+def test_the_mean_is_that_of_what_is_between_the_quantiles() -> None:
+    # What is over by the first quantile lasts until it; what outlasts the last one lasts twice as long.
+    assert KNOWN.mean_s == pytest.approx(0.5 * 10.0 + 0.4 * 20.0 + 0.1 * 60.0)
+    assert Lasting(probabilities=(1.0,), seconds=(5.0,)).mean_s == 5.0
+
+
 def test_probabilities_promise_nothing_outside_of_what_is_known() -> None:
     within = [KNOWN.probability_within(s) for s in (0.0, 9.9, 10.0, 20.0, 30.0, 1e9)]
     assert within == pytest.approx([0.0, 0.0, 0.5, 0.7, 0.9, 0.9])
