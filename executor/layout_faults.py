@@ -97,7 +97,7 @@ def _split_faults(layout: Layout) -> Iterator[Issue]:
         yield fault("schedule", "pipeline_schedule", f"is {kind} with {parts} parts a stage; zbv has 2, others more")
     if layout.model.checkpointing is not Checkpointing.NONE:
         recomputed = layout.model.checkpointing
-        detail = f"is {kind} with {recomputed} checkpointing, which torch repeats for every weight; none"
+        detail = f"is {kind} with {recomputed} checkpointing, which the passes for weights repeat once more; none"
         yield fault("schedule", "pipeline_schedule", detail)
     if layout.model.zero_stage > 1:
         detail = (

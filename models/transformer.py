@@ -53,7 +53,8 @@ class Optimizer(StrEnum):
 
 
 class Checkpointing(StrEnum):
-    """Activation checkpointing: none, selective (attention is recomputed), full (whole layers are recomputed)."""
+    """Activation checkpointing: none, selective (attention is recomputed, or, where it is fused, all
+    but products and attention), full (whole layers are recomputed)."""
 
     NONE = "none"
     SELECTIVE = "selective"

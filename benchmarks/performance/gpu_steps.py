@@ -1,7 +1,9 @@
 """Steps and memory of whole models on one GPU, measured against the performance model.
 
-    python -m benchmarks gpu-steps [--engines native --engines deepspeed]
+    python -m benchmarks gpu-steps [--engines native --engines deepspeed] [--only '*/selective']
     python -m benchmarks gpu-steps --again          predicts the measured steps of a result anew; needs no GPU
+
+With `--only` the other cases of the result stay as they are.
 
 Models of the catalogue, the large ones with fewer of their layers, are trained for some steps in bf16, over widths,
 lengths of sequences, micro-batches and checkpointing, by the executor's engines. Measured are the median step and the
@@ -20,9 +22,10 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from fnmatch import fnmatch
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -102,6 +105,11 @@ class Case:
     checkpointing: Checkpointing
 
     @property
+    def name(self) -> str:
+        """Like `gpt2-1.3b/24/1024x4/none`: model, layers, tokens of a sequence and sequences, checkpointing."""
+        return f"{self.model}/{self.num_layers}/{self.sequence_length}x{self.micro_batch}/{self.checkpointing}"
+
+    @property
     def transformer(self) -> Transformer:
         """The model."""
         found = find_model(
@@ -157,19 +165,11 @@ class Measured:
     fault: str | None = None
 
 
-def measure(engine: EngineName) -> Iterator[Measured]:
-    """Train the cases of an engine, one after another."""
-    cases = [
-        Case(
-            engine=engine,
-            model=model,
-            num_layers=num_layers,
-            sequence_length=length,
-            micro_batch=micro_batch,
-            checkpointing=checkpointing,
-        )
-        for model, num_layers, length, micro_batch, checkpointing in _SHAPES[engine]
-    ]
+def measure(engine: EngineName, only: Sequence[str] = ("*",)) -> Iterator[Measured]:
+    """Train the cases of an engine whose names match a pattern of `only`, one after another."""
+    cases = [case for case in _cases(engine) if any(fnmatch(case.name, pattern) for pattern in only)]
+    if not cases:
+        return
     with tempfile.TemporaryDirectory() as name:
         folder, files = Path(name), []
         for k, case in enumerate(cases):
@@ -183,6 +183,20 @@ def measure(engine: EngineName) -> Iterator[Measured]:
         subprocess.run(command, env=variables, check=False)
         for k, case in enumerate(cases):
             yield _measured(case, folder / str(k))
+
+
+def _cases(engine: EngineName) -> list[Case]:
+    return [
+        Case(
+            engine=engine,
+            model=model,
+            num_layers=num_layers,
+            sequence_length=length,
+            micro_batch=micro_batch,
+            checkpointing=checkpointing,
+        )
+        for model, num_layers, length, micro_batch, checkpointing in _SHAPES[engine]
+    ]
 
 
 def _measured(case: Case, folder: Path) -> Measured:
@@ -217,9 +231,9 @@ def predicted(found: Sequence[Measured], gpu_type: str) -> list[Row]:
 def _of_engine(found: Sequence[Measured], gpu_type: str) -> Iterator[Row]:
     """Rows of one engine: every second case calibrates the others."""
     known = [one for one in found if one.step_s is not None]
-    halves = [calibrate_plans([_time(one, gpu_type) for one in known[k::2]]) for k in (0, 1)]
+    halves = [calibrate_plans([measured_time(one, gpu_type) for one in known[k::2]]) for k in (0, 1)]
     for k, one in enumerate(known):
-        plan, (white, factors) = one.case.plan(gpu_type), (_model_of(one.case, gpu_type), halves[1 - k % 2])
+        plan, (white, factors) = one.case.plan(gpu_type), (model_of(one.case, gpu_type), halves[1 - k % 2])
         interval = Prediction(white, factors).interval(plan)
         like = next((other for other in known if other is not one and _are_alike(one.case, other.case)), None)
         model = white(Adjustment())
@@ -240,20 +254,22 @@ def _are_alike(a: Case, b: Case) -> bool:
     return replace(a, micro_batch=b.micro_batch) == b
 
 
-def _model_of(case: Case, gpu_type: str) -> Callable[[Adjustment], PerformanceModel]:
+def model_of(case: Case, gpu_type: str) -> Callable[[Adjustment], PerformanceModel]:
+    """What predicts the steps of a case, with factors on what priors say."""
     kind = gpu_type_of(find_product(gpu_type), Precision.BF16)
     return lambda factors: virtual_model(case.transformer, kind, 1, 1, Calibration(adjustment=factors))
 
 
-def _time(one: Measured, gpu_type: str) -> MeasuredTime:
+def measured_time(one: Measured, gpu_type: str) -> MeasuredTime:
+    """A step, to calibrate others."""
     return MeasuredTime(
-        plan=one.case.plan(gpu_type), iteration_s=one.step_s or 0.0, model_of=_model_of(one.case, gpu_type)
+        plan=one.case.plan(gpu_type), iteration_s=one.step_s or 0.0, model_of=model_of(one.case, gpu_type)
     )
 
 
 def _inverted(case: Case, other: Measured, gpu_type: str) -> float:
     """Time of a case by the coefficients of another one."""
-    white = _model_of(other.case, gpu_type)(Adjustment())
+    white = model_of(other.case, gpu_type)(Adjustment())
     seen = Measurement(
         stage=0,
         replica=0,
@@ -303,12 +319,29 @@ def _gpu() -> dict[str, str]:
     return dict(zip(fields, map(str.strip, said), strict=True)) | {"torch": version("torch")}
 
 
-_ENGINES = list(_SHAPES)
+def _merged(document: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
+    """Cases that were measured anew in place of what they were, beside the others as they are; `before` says from which
+    command and commit these are.
+    """
+    if document["gpu"] != before["gpu"]:
+        sys.exit(f"the result is of {before['gpu']}, this machine has {document['gpu']}: give another --output")
+    anew, known = document["measured"], [row["case"] for row in before["measured"]]
+    rows = [next((new for new in anew if new["case"] == row["case"]), row) for row in before["measured"]]
+    origin = {name: before[name] for name in ("command", "environment")}
+    return {
+        **document,
+        "measured": rows + [new for new in anew if new["case"] not in known],
+        "before": [origin, *before.get("before", [])],
+    }
+
+
+_ENGINES, _ALL = list(_SHAPES), ["*"]
 
 
 def main(
     gpu_type: Annotated[str, typer.Option(help="Product of the catalogue that this machine has.")] = "h100",
     engines: Annotated[list[EngineName], typer.Option(help="May be repeated.")] = _ENGINES,
+    only: Annotated[list[str], typer.Option(help="Cases of such a name, `*/selective`; may be repeated.")] = _ALL,
     again: Annotated[bool, typer.Option("--again", help="Predict what was measured anew.")] = False,
     output: Annotated[Path, typer.Option(help="Where the result goes, as JSON.")] = _FILE,
 ) -> None:
@@ -326,8 +359,10 @@ def main(
             "steps": _STEPS,
             "settled": _SETTLED,
             "micro_batches": _MICRO_BATCHES,
-            "measured": [asdict(one) for engine in engines for one in measure(engine)],
+            "measured": [asdict(one) for engine in engines for one in measure(engine, only)],
         }
+        if only != _ALL and output.exists():
+            document = _merged(document, json.loads(output.read_text(encoding="utf-8")))
         output.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     document = json.loads(output.read_text(encoding="utf-8"))
     measured = [from_document(Measured, row, str(output)) for row in document["measured"]]

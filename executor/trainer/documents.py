@@ -69,7 +69,9 @@ def attend_within(
         functional.scaled_dot_product_attention(*document, is_causal=True, enable_gqa=grouped)
         for document in zip(queries, keys, values, strict=True)
     ]
-    return torch.cat(mixed, dim=2).squeeze(0).unflatten(1, (query.shape[0], -1)).transpose(0, 1)
+    # In memory heads are the inner dimension, as in what comes of whole sequences.
+    tokens = torch.cat([each.squeeze(0).transpose(0, 1) for each in mixed])
+    return tokens.unflatten(0, (query.shape[0], -1)).transpose(1, 2)
 
 
 def apply(layer: Any, values: torch.Tensor, documents: Documents | None) -> torch.Tensor:

@@ -17,8 +17,9 @@ from torch import nn
 from torch.nn import functional
 
 from executor.trainer.context import WEIGHT_STD, LayerContext, expert_parameter, seeded_parameter
-from executor.trainer.feed_forward import ACTIVATIONS, FeedForward, last_std
-from executor.trainer.tensor_parallel import entered, entered_parameter, leave
+from executor.trainer.feed_forward import ACTIVATIONS, FeedForward, activated, last_std
+from executor.trainer.recomputation import Again, recomputed
+from executor.trainer.tensor_parallel import entered_parameter, entering, leave
 from models.dimensions import Dimensions
 from models.transformer import Checkpointing, Transformer
 
@@ -44,30 +45,39 @@ class MixtureOfExperts(nn.Module):
             else None
         )
 
-    def forward(self, values: torch.Tensor) -> torch.Tensor:
-        """(batch, sequence, hidden) -> the same."""
-        with entered(values, self._context, gather_again=self._gather_again) as whole:
-            part = self._routed(whole)
+    def forward(self, values: torch.Tensor, again: Again | None = None) -> torch.Tensor:
+        """(batch, sequence, hidden) -> the same.
+
+        `again`: how values are computed again; then what comes between the matrices is so, too. None: both are kept.
+        """
+        whole, known = entering(values, self._context, gather_again=self._gather_again, again=again)
+        with recomputed((whole, known)):
+            part = self._routed(whole, None if again is None else known)
             if self.shared is not None:
-                part = part + self._shared(self.shared, whole)
+                part = part + self._shared(self.shared, whole, recompute=again is not None)
         return leave(part, self._context)
 
     # Tokens per expert are known when they are chosen only: no compiler has their number.
     @torch.compiler.disable  # type: ignore[untyped-decorator]
-    def _routed(self, whole: torch.Tensor) -> torch.Tensor:
-        chosen = self.router(whole)
-        rows = whole.flatten(0, 1)
+    def _routed(self, whole: torch.Tensor, again: Again | None) -> torch.Tensor:
+        chosen = self.router(whole, again)
         count = chosen.weights.shape[-1]
-        outputs = self._worked_on(rows.index_select(0, chosen.order // count), chosen.counts)
-        back = outputs.new_zeros((len(rows) * count, outputs.shape[-1])).index_copy(0, chosen.order, outputs)
+        tokens = chosen.order // count
+        rows = whole.flatten(0, 1).index_select(0, tokens)
+        # Rows of other replicas are kept: they are sent once.
+        again = None if self._context.expert_degree > 1 else again
+        rows_again = None if again is None else again.then(lambda each: each.flatten(0, 1).index_select(0, tokens))
+        outputs = self._worked_on(rows, chosen.counts, rows_again)
+        # index_copy would keep the outputs a second time.
+        back = outputs.new_zeros((chosen.weights.numel(), outputs.shape[-1])).index_put((chosen.order,), outputs)
         weights = chosen.weights.to(back.dtype).unsqueeze(-1)
         return (back.unflatten(0, (-1, count)) * weights).sum(dim=1).view_as(whole)
 
-    def _worked_on(self, rows: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
-        """What experts make of rows that are sorted by expert, `counts` of each."""
+    def _worked_on(self, rows: torch.Tensor, counts: torch.Tensor, again: Again | None) -> torch.Tensor:
+        """What experts make of rows that are sorted by expert, `counts` of each; `again`: how rows come about again."""
         context = self._context
         if context.expert_degree == 1:
-            return self.experts(rows, counts)
+            return self.experts(rows, counts, again)
         # Of every replica of the group, and every expert here.
         arriving = torch.empty_like(counts)
         dist.all_to_all_single(arriving, counts, group=context.expert_group)
@@ -80,8 +90,10 @@ class MixtureOfExperts(nn.Module):
         outputs = outputs.index_select(0, order.argsort())
         return _Exchange.apply(outputs, received, sent, context.expert_group)
 
-    def _shared(self, shared: FeedForward, whole: torch.Tensor) -> torch.Tensor:
-        outputs = functional.linear(shared.inner(whole), shared.down.weight)
+    def _shared(self, shared: FeedForward, whole: torch.Tensor, *, recompute: bool) -> torch.Tensor:
+        inner, again = shared.activated(*shared.columns(whole), recompute=recompute)
+        with recomputed((inner, again)):
+            outputs = functional.linear(inner, shared.down.weight)
         if self.shared_gate is None:
             return outputs
         return functional.linear(whole, entered_parameter(self.shared_gate, self._context)).sigmoid() * outputs
@@ -105,9 +117,14 @@ class Router(nn.Module):
         self._num_choices = model.experts_per_token
         self.weight = seeded_parameter(context, name, (model.num_experts, model.hidden_size), std=WEIGHT_STD)
 
-    def forward(self, whole: torch.Tensor) -> Chosen:
-        """(batch, sequence, hidden) -> choices of batch x sequence tokens."""
-        logits = functional.linear(whole.float(), entered_parameter(self.weight, self._context).float())
+    def forward(self, whole: torch.Tensor, again: Again | None = None) -> Chosen:
+        """(batch, sequence, hidden) -> choices of batch x sequence tokens.
+
+        `again`: how values are computed again, None: they are kept.
+        """
+        exact = whole.float()
+        with recomputed((exact, None if again is None else again.then(torch.Tensor.float))):
+            logits = functional.linear(exact, entered_parameter(self.weight, self._context).float())
         shares = logits.softmax(dim=-1)
         weights, experts = shares.topk(self._num_choices, dim=-1)
         if self._context.numerics.normalised_routing:
@@ -152,6 +169,7 @@ class Experts(nn.Module):
         super().__init__()
         sizes = Dimensions.of(model)
         self._activation = ACTIVATIONS[context.numerics.activation_of(gated=model.gated)]
+        self._recompute = model.checkpointing is Checkpointing.SELECTIVE
 
         def matrices(part: str, std: float) -> nn.Parameter:
             shape = (sizes.expert, sizes.hidden)
@@ -161,15 +179,17 @@ class Experts(nn.Module):
         self.gate = matrices("gate", WEIGHT_STD) if model.gated else None
         self.down = matrices("down", last_std(model))
 
-    def forward(self, rows: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
-        """(rows, hidden), sorted by expert -> the same; `counts` of rows of each expert."""
+    def forward(self, rows: torch.Tensor, counts: torch.Tensor, again: Again | None = None) -> torch.Tensor:
+        """(rows, hidden), sorted by expert -> the same; `counts` of rows of each expert; `again`: how rows are computed
+        again, None: they are kept.
+        """
         ends = counts.cumsum(dim=0, dtype=torch.int32)
-        inner = _products(rows, self.up.transpose(1, 2), ends)
-        if self.gate is None:
-            inner = self._activation(inner)
-        else:
-            inner = self._activation(_products(rows, self.gate.transpose(1, 2), ends)) * inner
-        return _products(inner, self.down, ends)
+        with recomputed((rows, again)):
+            up = _products(rows, self.up.transpose(1, 2), ends)
+            gate = None if self.gate is None else _products(rows, self.gate.transpose(1, 2), ends)
+        inner, inner_again = activated(self._activation, up, gate, recompute=self._recompute)
+        with recomputed((inner, inner_again)):
+            return _products(inner, self.down, ends)
 
 
 def _products(rows: torch.Tensor, matrices: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:

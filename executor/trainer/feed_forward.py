@@ -9,6 +9,7 @@ from torch import nn
 from torch.nn import functional
 
 from executor.trainer.context import WEIGHT_STD, LayerContext
+from executor.trainer.recomputation import Again, recomputed
 from executor.trainer.tensor_parallel import ColumnParallelLinear, RowParallelLinear, entered
 from models.dimensions import Dimensions
 from models.numerics import Activation
@@ -24,6 +25,23 @@ ACTIVATIONS: Mapping[Activation, Callable[[torch.Tensor], torch.Tensor]] = {
 def last_std(model: Transformer) -> float:
     """Of the weights of a matrix whose outputs are added to those of all layers before."""
     return WEIGHT_STD / math.sqrt(2 * model.num_layers)
+
+
+def activated(
+    activation: Callable[[torch.Tensor], torch.Tensor], up: torch.Tensor, gate: torch.Tensor | None, *, recompute: bool
+) -> tuple[torch.Tensor, Again | None]:
+    """What comes between the matrices: activation(up), with a gate activation(gate) * up; and, with `recompute`, how it
+    is computed again from what these gave.
+    """
+    given = up if gate is None else gate
+    turned, source = activation(given), given.detach()
+    again = Again(lambda: activation(source)) if recompute else None
+    if gate is None:
+        return turned, again
+    factor = up.detach()
+    with recomputed((turned, again)):
+        product = turned * up
+    return product, None if again is None else again.then(lambda each: each * factor)
 
 
 class FeedForward(nn.Module):
@@ -47,13 +65,23 @@ class FeedForward(nn.Module):
         self.gate = column("gate") if model.gated else None
         self.down = RowParallelLinear(context, f"{name}.down", inner, sizes.hidden, std=last_std(model), bias=bias)
 
-    def forward(self, values: torch.Tensor) -> torch.Tensor:
-        """(batch, sequence, hidden) -> the same."""
-        with entered(values, self._context, gather_again=self._gather_again) as whole:
-            inner = self.inner(whole)
-        return self.down(inner)
+    def forward(self, values: torch.Tensor, again: Again | None = None) -> torch.Tensor:
+        """(batch, sequence, hidden) -> the same.
 
-    def inner(self, whole: torch.Tensor) -> torch.Tensor:
-        """What comes between the matrices, of values that have been `entered`."""
-        up = self.up(whole)
-        return self._activation(up) if self.gate is None else self._activation(self.gate(whole)) * up
+        `again`: how values are computed again; then what comes between the matrices is so, too. None: both are kept.
+        """
+        with entered(values, self._context, gather_again=self._gather_again, again=again) as whole:
+            up, gate = self.columns(whole)
+        inner, inner_again = self.activated(up, gate, recompute=again is not None)
+        with recomputed((inner, inner_again)):
+            return self.down(inner)
+
+    def columns(self, whole: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """What the first matrices make of values that have been `entered`: up, and gate where there is one."""
+        return self.up(whole), None if self.gate is None else self.gate(whole)
+
+    def activated(
+        self, up: torch.Tensor, gate: torch.Tensor | None, *, recompute: bool
+    ) -> tuple[torch.Tensor, Again | None]:
+        """What the last matrix takes of these, and with `recompute` how it is computed again."""
+        return activated(self._activation, up, gate, recompute=recompute)

@@ -29,17 +29,18 @@ def rotate(values: torch.Tensor, frequencies: torch.Tensor, positions: torch.Ten
     Parameters
     ----------
     values
-        (batch, heads, sequence, head size)
+        (batch, sequence, heads, head size). The result lies so in memory, too, and what fused attention makes of it,
+        whose heads are then joined where they are.
     frequencies
         (head size / 2,)
     positions
         Of the tokens, (batch, sequence); None: their places in the sequence.
     """
     if positions is None:
-        places = torch.arange(values.shape[-2], device=values.device, dtype=torch.float32)
-        angles = torch.outer(places, frequencies)
+        places = torch.arange(values.shape[1], device=values.device, dtype=torch.float32)
+        angles = torch.outer(places, frequencies)[:, None]
     else:
-        angles = positions[:, None, :, None].float() * frequencies
+        angles = positions[:, :, None, None].float() * frequencies
     sine, cosine = angles.sin(), angles.cos()
     first, second = (half.float() for half in values.chunk(2, dim=-1))
     turned = torch.cat((first * cosine - second * sine, second * cosine + first * sine), dim=-1)

@@ -19,6 +19,7 @@ from torch.nn import functional
 
 from executor.trainer.context import LayerContext, constant_parameter, seeded_parameter
 from executor.trainer.documents import IGNORED
+from executor.trainer.recomputation import Again, recomputed
 
 
 class _Enter(torch.autograd.Function):
@@ -95,56 +96,37 @@ def entered_parameter(parameter: nn.Parameter, context: LayerContext) -> torch.T
     return parameter if context.splits_sequences else enter(parameter, context)
 
 
-@contextmanager
-def entered(values: torch.Tensor, context: LayerContext, *, gather_again: bool = True) -> Iterator[torch.Tensor]:
+def entering(
+    values: torch.Tensor, context: LayerContext, *, gather_again: bool = True, again: Again | None = None
+) -> tuple[torch.Tensor, Again | None]:
     """What column-parallel layers get of what other layers hand on: the same, or, where each rank has a part of the
-    sequence, all of it.
+    sequence, all of it; and how it is computed again, for `recomputed`, None: it is kept.
 
     Parameters
     ----------
     gather_again
-        Whether what is computed within keeps the part and gathers the rest again in the backward pass. False where it
-        is recomputed then anyway.
+        Whether of a sequence the part is kept, and the rest gathered again in the backward pass. False where all is
+        recomputed then anyway.
+    again
+        How `values` are computed again; None: they are kept.
     """
     if not context.splits_sequences:
-        yield enter(values, context)
-        return
+        return enter(values, context), again
     whole = _Gather.apply(values, context)
-    if not gather_again or not torch.is_grad_enabled():
+    if not gather_again:
+        return whole, None
+    part = values.detach()
+    return whole, (again or Again(lambda: part)).then(lambda each: _gathered(each, context))
+
+
+@contextmanager
+def entered(
+    values: torch.Tensor, context: LayerContext, *, gather_again: bool = True, again: Again | None = None
+) -> Iterator[torch.Tensor]:
+    """The same (`entering`), and nothing within keeps what is computed again."""
+    whole, known = entering(values, context, gather_again=gather_again, again=again)
+    with recomputed((whole, known)):
         yield whole
-        return
-    kept = _Kept(values.detach(), whole, context)
-    with torch.autograd.graph.saved_tensors_hooks(kept.pack, kept.unpack):
-        yield whole
-
-
-class _Kept:
-    """Keeps of a gathered tensor the part that this rank had, for those who need all of it in the backward pass."""
-
-    def __init__(self, part: torch.Tensor, whole: torch.Tensor, context: LayerContext) -> None:
-        self._part, self._context = part, context
-        self._place = whole.untyped_storage().data_ptr()
-        self._again: torch.Tensor | None = None
-        self._num_users = self._num_served = 0
-
-    def pack(self, saved: torch.Tensor) -> torch.Tensor | torch.Size:
-        """Keep the shape alone of the whole."""
-        if saved.untyped_storage().data_ptr() != self._place or not saved.is_contiguous():
-            return saved
-        self._num_users += 1
-        return saved.shape
-
-    def unpack(self, kept: torch.Tensor | torch.Size) -> torch.Tensor:
-        """Gather it for the first who asks, and forget it behind the last."""
-        if isinstance(kept, torch.Tensor):
-            return kept
-        if self._again is None:
-            self._again = _gathered(self._part, self._context)
-        whole = self._again.view(kept)
-        self._num_served += 1
-        if self._num_served % self._num_users == 0:
-            self._again = None
-        return whole
 
 
 def leave(values: torch.Tensor, context: LayerContext) -> torch.Tensor:

@@ -398,7 +398,8 @@ class CharacterisationRecordDoc(TypedDict, closed=True):
 
 Checkpointing: TypeAlias = Literal["none", "selective", "full"]
 """
-Activation checkpointing: none, selective (attention is recomputed), full (whole layers are recomputed).
+Activation checkpointing: none, selective (attention is recomputed, or, where it is fused, all
+but products and attention), full (whole layers are recomputed).
 """
 
 

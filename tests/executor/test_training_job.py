@@ -102,7 +102,7 @@ def _mixture(**changes: Any) -> dict[str, Any]:
                 "engine": EngineName.NATIVE,
                 "model": replace(GPT, checkpointing=Checkpointing.FULL),
             },
-            "which torch repeats for every weight",
+            "which the passes for weights repeat once more",
         ),
         (
             {

@@ -42,7 +42,8 @@ Attention that is fused neither keeps nor moves the s x s scores. Plain attentio
 partitioned, and moves 6 e a s^2. Checkpointing `selective` repeats what costs little for what it keeps. Where attention
 is plain, that is attention itself (Korthikanti et al. 2022): no scores are kept. Where it is fused, all operations but
 products and attention (norms, activations): what products and attention give is kept, e s (2 q + v + t (m - 1) f)
-partitioned and 2 e s h replicated. `full` keeps the input of every layer only, e s h, and repeats layers and
+partitioned and 2 e s h replicated, of mixtures of experts (2 + t) e s h; the executor's trainer keeps just that (its
+`recomputation`, and a test beside it). `full` keeps the input of every layer only, e s h, and repeats layers and
 all-reduces; what the one layer keeps that is being repeated is there beside it. backward_ratio = 2 + share of the
 forward FLOPs that is repeated.
 

@@ -52,12 +52,13 @@ def test_layout_trains_like_one_process(
     assert steps_of(tmp_path)[-1].loss < steps_of(tmp_path)[0].loss - 0.2
 
 
-def test_every_part_of_a_step_is_timed_where_it_happens(tmp_path: Path) -> None:
+@pytest.mark.parametrize("checkpointing", [Checkpointing.FULL, Checkpointing.SELECTIVE])
+def test_every_part_of_a_step_is_timed_where_it_happens(checkpointing: Checkpointing, tmp_path: Path) -> None:
     """Token file, recomputed layers and bf16 on the way: near the reference in fp32, as far as 8 bits go."""
     tokens = tmp_path / "tokens.bin"
     np.random.default_rng(0).integers(GPT.vocabulary_size, size=3000).astype("<u2").tofile(tokens)
     data: dict[str, Any] = {"token_file": str(tokens), "num_steps": 6}
-    model = replace(GPT, precision=Precision.BF16, checkpointing=Checkpointing.FULL)
+    model = replace(GPT, precision=Precision.BF16, checkpointing=checkpointing)
     job = tiny_job(model, **PP2, **data, metrics_folder=str(tmp_path))
     run_job(job, tmp_path)
     _check(job, tiny_job(**data), tmp_path, loss=2e-2, gradient=0.1)

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from executor.trainer import tensor_parallel
-from executor.trainer.block import Block
 from executor.trainer.context import LayerContext, seeded_parameter
 from executor.trainer.decay import parameter_groups
 from executor.trainer.layers import layers_of, transformer_layers
@@ -70,7 +69,7 @@ def test_rotary_positions_keep_lengths_and_depend_on_distance_alone() -> None:
     torch.manual_seed(0)
     query, key = torch.randn(16), torch.randn(16)
     turning = frequencies(Numerics(), 16, "cpu")
-    turned = [rotate(vector.expand(1, 1, 12, 16), turning)[0, 0] for vector in (query, key)]
+    turned = [rotate(vector.expand(1, 12, 1, 16), turning)[0, :, 0] for vector in (query, key)]
     torch.testing.assert_close(turned[0].norm(dim=-1), query.norm().expand(12))
     products = turned[0] @ turned[1].T
     torch.testing.assert_close(products[3:, 3:], products[:-3, :-3], rtol=1e-4, atol=1e-4)
@@ -93,17 +92,6 @@ def test_recomputed_activations_change_nothing(model: Transformer, checkpointing
     kept = reference(tiny_job(model, num_steps=2))
     recomputed = reference(tiny_job(replace(model, checkpointing=checkpointing), num_steps=2))
     assert recomputed == kept
-
-
-def test_recomputed_block_keeps_less() -> None:
-    counts = []
-    for checkpointing in (Checkpointing.NONE, Checkpointing.SELECTIVE, Checkpointing.FULL):
-        block = Block(LayerContext(), replace(LLAMA, checkpointing=checkpointing), 0)
-        kept: list[int] = []
-        with torch.autograd.graph.saved_tensors_hooks(lambda t, kept=kept: kept.append(t.numel()) or t, lambda t: t):
-            block(torch.randn(2, 32, 64, requires_grad=True))
-        counts.append(sum(kept))
-    assert counts[0] > counts[1] > counts[2]
 
 
 def test_of_a_split_sequence_the_part_alone_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:

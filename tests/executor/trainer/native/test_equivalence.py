@@ -131,6 +131,9 @@ _SPLIT: dict[str, Any] = {"software": Software.TORCH_EAGER, "sequence_parallel":
         pytest.param(LLAMA, (stage(2, 2, 2), stage(2, 2, 2)), id="TP2-then-TP2"),
         pytest.param(LLAMA_3, (stage(2, 1, 1, 1), stage(2, 2, 2)), id="head-norms-DP2-then-TP2"),
         pytest.param(replace(GPT, checkpointing=Checkpointing.FULL), (stage(2, 2, 4), stage(2, 1, 3, 1)), id="tied"),
+        pytest.param(
+            replace(LLAMA_3, checkpointing=Checkpointing.SELECTIVE), (stage(2, 2, 2, 2), stage(2, 2, 4)), id="selective"
+        ),
     ],
 )
 def test_sequence_parallel_plan_trains_like_one_process(

@@ -65,6 +65,7 @@ PLANS = [
     pytest.param(
         _SPLIT | _FULL, (stage(1, 1, 2, 2), stage(2, 2, 3, 1)), 2, {}, 1e-6, id="EP2-then-EP2xTP2-parts-of-sequences"
     ),
+    pytest.param(_SPLIT | _SELECTIVE, (stage(3, 2, 3, 1),), 2, {}, 1e-6, id="EP2xTP2-parts-of-sequences-selective"),
     pytest.param(_BF16 | {"zero_stage": 2}, (stage(3, 2, 2, 2),), 2, {}, 3e-3, id="EP2xTP2-ZeRO2-bf16"),
     pytest.param(
         {"zero_stage": 3}, (stage(3, 1, 2, 2),), 2, {"compiler": Compiler.AOT_EAGER}, 1e-6, id="EP2-ZeRO3-compiled"

@@ -31,6 +31,7 @@ from tests.executor.trainer.reference import reference
 _EAGER: dict[str, Any] = {"software": Software.TORCH_EAGER, "sequence_parallel": False}
 _SPLIT = _EAGER | {"sequence_parallel": True}
 _SPLIT_RECOMPUTED = replace(LLAMA, query_key_norms=True, checkpointing=Checkpointing.FULL, **_SPLIT)
+_SPLIT_SELECTIVE = replace(_SPLIT_RECOMPUTED, checkpointing=Checkpointing.SELECTIVE)
 _BF16 = replace(GPT, precision=Precision.BF16, checkpointing=Checkpointing.FULL)
 _SGD = replace(GPT, optimizer=Optimizer.SGD)
 
@@ -46,7 +47,16 @@ PLANS = [
         1e-6,
         id="3-compiled",
     ),
+    pytest.param(
+        3,
+        replace(LLAMA, num_layers=2, checkpointing=Checkpointing.SELECTIVE, **_EAGER),
+        (stage(2, 1, 2, 2),),
+        {"compiler": Compiler.AOT_EAGER},
+        1e-6,
+        id="3-compiled-selective",
+    ),
     pytest.param(3, _SPLIT_RECOMPUTED, (stage(4, 2, 2, 2),), {}, 1e-6, id="3-DP2xTP2-parts-of-sequences-recomputed"),
+    pytest.param(3, _SPLIT_SELECTIVE, (stage(4, 2, 2, 2),), {}, 1e-6, id="3-DP2xTP2-parts-of-sequences-selective"),
     pytest.param(3, GPT, (stage(3, 1, 3, 1), stage(1, 2, 4)), {}, 1e-6, id="3-tied-uneven-then-TP2"),
     pytest.param(
         3, _SGD, (stage(2, 1, 1, 1), stage(2, 1, 1, 1)), {"virtual_stages": 2}, 1e-5, id="3-interleaved-tied-sgd"
