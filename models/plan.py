@@ -64,6 +64,14 @@ class Change(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeReason:
+    """Why a running job changes, in words, and the numbers behind them (`{"ends_s": 600, "stays_ends_s": 900}`)."""
+
+    detail: str
+    counts: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobAllocation:
     """What one job gets. `gpus` are concrete, ordered by node id (rank order for a pre-training job).
 
@@ -72,7 +80,7 @@ class JobAllocation:
     where the performance kind knows no batch. `expected_goodput` is in the unit of the job's performance (samples/s
     for fitted models and 3D plans), on these nodes with the bandwidth between them. `parallel_plan` is the 3D plan on
     exactly these GPUs, where the policy chooses one; `expansions` are the GPUs beyond the basic demand, oldest first
-    (Suika).
+    (Suika). `why` it changes: of a running job whose GPUs are others, where the policy says so.
     """
 
     job_id: str
@@ -86,6 +94,7 @@ class JobAllocation:
     expected_goodput: float | None = None
     parallel_plan: ParallelPlan | None = None
     expansions: tuple[Expansion, ...] = ()
+    why: ChangeReason | None = None
 
     @property
     def rank_gpus(self) -> tuple[Gpu, ...]:

@@ -65,11 +65,23 @@ def _print_plan(console: Console, plan: Plan) -> None:
     if plan.allocations:
         console.print()
         console.print(_allocations_table(plan.allocations))
+    _print_reasons(console, plan.allocations)
     _print_unplaced(console, plan.unplaced)
     if plan.pretraining is not None:
         _print_pretraining(console, plan.pretraining)
     if plan.ahead:
         _print_ahead(console, plan.ahead)
+
+
+def _print_reasons(console: Console, allocations: Sequence[JobAllocation]) -> None:
+    changed = [(job.job_id, job.why.detail) for job in allocations if job.why is not None]
+    if not changed:
+        return
+    console.print()
+    table = Table("changes", "why", box=None, pad_edge=False, header_style="bold")
+    for words in changed:
+        table.add_row(*map(escape, words))
+    console.print(table)
 
 
 def _print_unplaced(console: Console, jobs: Sequence[UnplacedJob]) -> None:

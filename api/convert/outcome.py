@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
+from typing import Any
 
 from api.convert.ahead import ahead_from_document, ahead_to_document
 from api.convert.issues import issue_documents
@@ -16,6 +17,7 @@ from api.convert.parallel_plan import (
 )
 from api.convert.pretraining import pretraining_from_document, pretraining_to_document
 from api.schemas.plan import (
+    ChangeReasonDoc,
     JobAllocationDoc,
     ModelSizeDoc,
     OutcomeDoc,
@@ -28,6 +30,7 @@ from api.schemas.plan import (
 )
 from models.parallel_plan import Gpu
 from models.plan import (
+    ChangeReason,
     JobAllocation,
     PhaseTimes,
     Plan,
@@ -133,8 +136,14 @@ def _allocations(plan: Plan, snapshot: Snapshot) -> Iterator[JobAllocationDoc]:
                 "parallel_plan": None if plan_ is None else plan_to_document(plan_),
                 "launch": None if plan_ is None else launch_document(plan_),
                 "expansions": expansions_to_documents(allocation.expansions),
+                "why": None if allocation.why is None else ChangeReasonDoc(**reason_values(allocation.why)),
             }
         )
+
+
+def reason_values(why: ChangeReason) -> dict[str, Any]:
+    """Fields of the document."""
+    return {"detail": why.detail, "counts": dict(why.counts)}
 
 
 def _ranks(places: Sequence[Gpu]) -> Iterator[RankedHost]:
@@ -164,5 +173,6 @@ def _allocation(document: JobAllocationDoc) -> JobAllocation:
             "gpus": tuple(NodeGpus(node=node, gpus=indices) for node, indices in document.gpus.items()),
             "parallel_plan": None if plan is None else plan_from_document(plan),
             "expansions": expansions_from_documents(document.expansions),
+            "why": None if document.why is None else ChangeReason(**dict(document.why)),
         }
     )

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from api.convert.outcome import outcome_to_document
+from api.convert.outcome import outcome_to_document, reason_values
 from api.convert.parallel_plan import map_from_slices
 from api.convert.plain import written
 from api.schemas.plan import JobAllocationDoc, ScoreTermDoc
@@ -25,7 +25,7 @@ _ESCAPE = "\\"
 _TERM = tuple(ScoreTermDoc.model_fields)
 _FIELDS = tuple(JobAllocationDoc.model_fields)
 # Those that are no field of an allocation, or are written otherwise.
-_MADE = ("gpus", "previous", "launch", "ranks")
+_MADE = ("gpus", "previous", "launch", "ranks", "why")
 _OWN = tuple(name for name in _FIELDS if name not in _MADE)
 _own_of, _term_of, _job_of = attrgetter(*_OWN), attrgetter(*_TERM), attrgetter("job_id")
 
@@ -88,4 +88,5 @@ def _allocation(allocation: JobAllocation | None, job: Job) -> str:
     values.update(zip(_OWN, _own_of(allocation), strict=True))
     values["gpus"] = map_from_slices(allocation.gpus)
     values["previous"] = None if job.current is None else map_from_slices(job.current)
+    values["why"] = None if allocation.why is None else reason_values(allocation.why)
     return written(values)

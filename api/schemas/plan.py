@@ -74,6 +74,15 @@ class RankedHost(Document):
     gpus: tuple[int, ...]
 
 
+class ChangeReasonDoc(Document):
+    """Why a running job changes."""
+
+    detail: str
+    counts: dict[str, int] = Field(examples=[{"ends_s": 2460, "stays_ends_s": 3300, "others_lose_s": 720}])
+    """The numbers behind it; `horizon`: when the job ends, when it would if it stayed, and what others would lose by
+    that of their time, all together (below 0: they would gain)."""
+
+
 class JobAllocationDoc(Document):
     """What one job gets."""
 
@@ -84,6 +93,8 @@ class JobAllocationDoc(Document):
     """Node id -> GPU indices."""
     change: Change
     """Against `current`: started, kept, moved (same type and count), rescaled (other count), retyped (other type)."""
+    why: ChangeReasonDoc | None = None
+    """Why the GPUs of a running job are others, where the policy says so."""
     previous: dict[str, tuple[int, ...]] | None
     """`current` as it was posted."""
     batch_size: int | None

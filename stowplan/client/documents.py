@@ -370,6 +370,19 @@ count. retyped: other GPU type.
 """
 
 
+class ChangeReasonDoc(TypedDict, closed=True):
+    """
+    Why a running job changes.
+    """
+
+    detail: str
+    counts: dict[str, int]
+    """
+    The numbers behind it; `horizon`: when the job ends, when it would if it stayed, and what others would lose by
+    that of their time, all together (below 0: they would gain).
+    """
+
+
 RemoveJob: TypeAlias = str
 
 
@@ -5575,6 +5588,10 @@ class JobAllocationDoc(TypedDict, closed=True):
     change: Change
     """
     Against `current`: started, kept, moved (same type and count), rescaled (other count), retyped (other type).
+    """
+    why: NotRequired[ChangeReasonDoc | None]
+    """
+    Why the GPUs of a running job are others, where the policy says so.
     """
     previous: dict[str, list[int]] | None
     """

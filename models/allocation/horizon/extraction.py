@@ -10,6 +10,7 @@ from models.allocation.horizon.instance import HorizonInstance
 from models.allocation.horizon.objective import LATENESS, TAIL, THROUGHPUT
 from models.allocation.horizon.outlook import Outlook, Planned, Shape
 from models.allocation.horizon.parameters import HorizonObjective
+from models.allocation.horizon.reasons import with_reasons
 from models.allocation.horizon.unplaced import with_outlook, with_quotas
 from models.allocation.sia.extraction import extract_plan as extract_sia
 from models.plan import Plan, ScoreTerm
@@ -40,6 +41,7 @@ def extract_plan(
     outlook = outlook_of(instance, point)
     if instance.parameters.objective is HorizonObjective.GOODPUT:
         return plan, outlook
+    plan = with_reasons(plan, instance, chosen, shares(instance, point), rent, outlook)
     return replace(
         plan,
         score=tuple(_scores(instance, point)),

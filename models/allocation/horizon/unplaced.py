@@ -14,13 +14,12 @@ import numpy as np
 from models.allocation.horizon.instance import HorizonInstance
 from models.allocation.horizon.outlook import Outlook, Planned, Shape
 from models.allocation.horizon.quotas import Quotas
+from models.allocation.horizon.words import about, gpus_of
 from models.plan import UnplacedJob
 from models.roll import row_of
 from models.wording import counted
 from stowplan.arrays import IntVector
 
-_S_PER_MINUTE = 60.0
-_S_PER_HOUR = 3600.0
 # Reasons of Sia's that are about what others got, or about its own objective.
 _COMPETING = {"outcompeted", "queue_penalty_too_low", "within_gap"}
 _QUOTA = "quota"
@@ -92,7 +91,9 @@ def _explained(
         counts["planned_start_s"] = round(likely.change_s)
     if item.job_id in starts_now:
         shape, others_s = starts_now[item.job_id]
-        detail += f"; to start now on {_on(shape, outlook)} would cost others {_about(others_s)} of their time in all"
+        detail += (
+            f"; to start now on {gpus_of(shape, outlook)} would cost others {about(others_s)} of their time in all"
+        )
         counts["others_lose_s"] = round(others_s)
     if not is_proven:
         detail = f"{_UNDECIDED}{detail}"
@@ -103,23 +104,5 @@ def _explained(
 
 def _starts(planned: Planned, outlook: Outlook) -> str:
     if planned.later is None or planned.change_s is None:
-        return f"is not planned to start within {_about(outlook.bounds_s[-1])}"
-    return f"is planned to start in about {_about(planned.change_s)} on {_on(planned.later, outlook)}"
-
-
-def _on(shape: Shape, outlook: Outlook) -> str:
-    """GPUs, and within what they lie."""
-    gpu_type, num_nodes, num_gpus, share = shape
-    gpus = counted(num_gpus, f"{gpu_type} GPU")
-    if outlook.tiers is None or num_nodes == 1:
-        return gpus
-    tier = outlook.tiers.get((gpu_type, share))
-    return f"{gpus} across the fabric" if tier is None else f"{gpus} within one {tier}"
-
-
-def _about(time_s: float) -> str:
-    if time_s < 2 * _S_PER_MINUTE:
-        return f"{time_s:.0f} s"
-    if time_s < 2 * _S_PER_HOUR:
-        return f"{time_s / _S_PER_MINUTE:.0f} minutes"
-    return f"{time_s / _S_PER_HOUR:.1f} h"
+        return f"is not planned to start within {about(outlook.bounds_s[-1])}"
+    return f"is planned to start in about {about(planned.change_s)} on {gpus_of(planned.later, outlook)}"

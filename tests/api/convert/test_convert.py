@@ -37,6 +37,7 @@ from models.performance.goodput.spec import (
 from models.performance.iteration.coefficients import Calibration, GpuCoefficients, SizeCoefficients
 from models.plan import (
     Change,
+    ChangeReason,
     JobAllocation,
     PhaseTimes,
     Plan,
@@ -372,6 +373,7 @@ def outcome_with_everything() -> PlanOutcome:
         local_batch_size=8,
         accumulation_steps=1,
         expected_goodput=3.5,
+        why=ChangeReason(detail="ends sooner", counts={"ends_s": 60}),
         parallel_plan=symmetric_plan(
             num_layers=3,
             pp=2,

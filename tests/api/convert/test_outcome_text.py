@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from api.convert import outcome_text as writing
 from api.convert.outcome import outcome_to_document
 from api.convert.outcome_text import outcome_text
-from models.plan import Change, JobAllocation, Plan, PlanOutcome, ScoreTerm
+from models.plan import Change, ChangeReason, JobAllocation, Plan, PlanOutcome, ScoreTerm
 from models.workload import Job, NodeGpus, Snapshot
 from solver.result import TerminationReason
 from tests.api.convert.test_convert import outcome_with_everything
@@ -38,6 +38,9 @@ def plans(draw: st.DrawFn) -> tuple[PlanOutcome, Snapshot]:
             local_batch_size=draw(COUNTS),
             accumulation_steps=draw(COUNTS),
             expected_goodput=draw(st.none() | FLOATS),
+            why=draw(
+                st.none() | st.builds(ChangeReason, detail=NAMES, counts=st.dictionaries(NAMES, COUNTS.filter(bool)))
+            ),
         )
         for name in names
     ]
