@@ -23,7 +23,8 @@ HORIZON = Policy(
     gives=(
         "GPU type, GPU count, batch size and concrete GPUs per job; the 3D plan of jobs that have a model",
         PREDICTIONS,
-        "for who waits when it is to start, on what, and what starting now would cost the others",
+        "for who waits when it is to start, on what, and what starting now would cost the others; for who runs and "
+        "changes when it would end if it stayed, and what that would cost them",
         REASONS,
         "with tail, fairness, lateness and throughput what each makes of the objective",
         "bound and gap of the program over all intervals",
