@@ -38,7 +38,8 @@ class SizeClass:
 class TraceSummary:
     """Figures of a trace.
 
-    `span_s` is the time from the first submission to the last. `gpu_hours` counts whole GPUs, of jobs whose durations
+    `span_s` is the time from the first submission to the last, `gpu_jobs_per_h` how many jobs with GPUs came in an hour
+    of it (None: of a moment). `gpu_hours` counts whole GPUs, of jobs whose durations
     are known. `mean_wanted_gpus` is these over the span: the load, None where nothing is known of it.
     `most_wanted_gpus` would be busy at one moment had no job waited. `num_sharing` jobs asked for a part of their GPUs;
     `num_cut_off` ran when they were last seen, and may take longer than their durations. The counts by state, queue,
@@ -56,6 +57,7 @@ class TraceSummary:
     first_submit_s: float | None
     last_submit_s: float | None
     span_s: float
+    gpu_jobs_per_h: float | None
     gpu_hours: float
     mean_wanted_gpus: float | None
     most_wanted_gpus: int
@@ -87,6 +89,7 @@ def summarise(trace: Trace) -> TraceSummary:
         first_submit_s=float(arrays.submit_s[0]) if trace.jobs else None,
         last_submit_s=float(arrays.submit_s[-1]) if trace.jobs else None,
         span_s=span_s,
+        gpu_jobs_per_h=len(with_gpus) / span_s * _S_PER_HOUR if span_s > 0 else None,
         gpu_hours=gpu_s / _S_PER_HOUR,
         mean_wanted_gpus=gpu_s / span_s if span_s > 0 and gpu_s > 0 else None,
         most_wanted_gpus=_most_wanted(arrays),

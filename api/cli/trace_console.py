@@ -45,7 +45,8 @@ def _facts(summary: TraceSummary, cluster_gpus: int | None) -> Table:
     if summary.origin_s is not None and summary.first_submit_s is not None and summary.last_submit_s is not None:
         first, last = (day(summary.origin_s + at_s) for at_s in (summary.first_submit_s, summary.last_submit_s))
         table.add_row("submitted", f"{first} to {last} UTC")
-    table.add_row("span", time_words(summary.span_s))
+    rate = "" if summary.gpu_jobs_per_h is None else f", {summary.gpu_jobs_per_h:.3g} jobs with GPUs an hour"
+    table.add_row("span", f"{time_words(summary.span_s)}{rate}")
     table.add_row("GPU hours", f"{summary.gpu_hours:,.1f}")
     if summary.mean_wanted_gpus is not None:
         share = (

@@ -987,8 +987,8 @@ class HorizonParametersDoc(TypedDict, closed=True):
     """
     arrivals_per_h: NotRequired[float]
     """
-    How many jobs like those that are there are expected to come in an hour: what they need is kept free in later
-    intervals, half of what there is at most.
+    How many jobs like those that are there are expected to come in an hour (`stowplan trace` says of a history how
+    many did): what they need is kept free in later intervals, half of what there is at most.
     """
     placement_classes: NotRequired[bool]
     """

@@ -12,6 +12,7 @@ def test_figures_of_three_jobs() -> None:
     summary = summarise(jobs_of((0.0, 4, 3600.0), (1800.0, 2, 1800.0), (3600.0, 8, 1800.0)))
     assert (summary.num_jobs, summary.num_gpu_jobs) == (3, 3)
     assert (summary.first_submit_s, summary.last_submit_s, summary.span_s) == (0.0, 3600.0, 3600.0)
+    assert summary.gpu_jobs_per_h == pytest.approx(3.0)
     assert summary.gpu_hours == pytest.approx(4 + 1 + 4)
     assert summary.mean_wanted_gpus == pytest.approx(9.0)
     assert summary.most_wanted_gpus == 8
@@ -55,4 +56,5 @@ def test_what_is_not_known_counts_nothing_and_is_told() -> None:
 def test_an_empty_trace_and_one_of_one_moment_have_no_load() -> None:
     empty = summarise(Trace(name="t", jobs=()))
     assert (empty.num_jobs, empty.mean_wanted_gpus, empty.most_wanted_gpus, empty.duration_s) == (0, None, 0, None)
-    assert summarise(jobs_of((5.0, 1, 10.0), (5.0, 1, 0.0))).mean_wanted_gpus is None
+    of_a_moment = summarise(jobs_of((5.0, 1, 10.0), (5.0, 1, 0.0)))
+    assert (of_a_moment.mean_wanted_gpus, of_a_moment.gpu_jobs_per_h) == (None, None)

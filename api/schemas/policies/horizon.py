@@ -59,8 +59,8 @@ class HorizonParametersDoc(ParametersDoc):
     starts and changes take. null: a plan to the end of all jobs, in which every job goes on as it is then, whatever
     others need. Counts for completion_time alone."""
     arrivals_per_h: Annotated[float, Field(ge=0, le=MOST_ARRIVALS)] = 0.0
-    """How many jobs like those that are there are expected to come in an hour: what they need is kept free in later
-    intervals, half of what there is at most."""
+    """How many jobs like those that are there are expected to come in an hour (`stowplan trace` says of a history how
+    many did): what they need is kept free in later intervals, half of what there is at most."""
     placement_classes: bool = True
     """Whether it is chosen, too, within what jobs of several nodes lie (a leaf, a minipod, or wherever there is room),
     each as fast as the bandwidth between such nodes lets it be, and whom that moves. false: all are taken to have the
