@@ -13,7 +13,7 @@ from scipy import sparse
 
 from solver.feasibility import FEASIBILITY_TOLERANCE
 from solver.problem import MatrixProblem
-from stowplan.arrays import FloatVector, IntVector, Mask
+from stowplan.arrays import FloatMatrix, FloatVector, IntVector, Mask
 
 # Newton's matrix is dense in the coupling rows; beyond this many the structure is not what this is made for.
 MAX_COUPLING_ROWS = 64
@@ -64,6 +64,27 @@ class ChoiceProblem:
     def counts_of(self, x: FloatVector) -> IntVector:
         """Counts (n,) of the point `x` of the original problem; of columns that no point needs there are none."""
         return np.bincount(self._column_of_origin(), x[self.origin], self.cost.size).round().astype(np.int64)
+
+    def used_by(self, counts: IntVector) -> FloatVector:
+        """How much of each coupling row (m,) the counts (n,) take; few are not 0."""
+        columns = np.flatnonzero(counts)
+        entries, count = self._entries_of(columns)
+        taken = np.repeat(counts[columns], count) * self.coupling.data[entries]
+        return np.asarray(np.bincount(self.coupling.indices[entries], taken, self.limit.size), dtype=np.float64)
+
+    def usage_of(self, columns: IntVector) -> FloatMatrix:
+        """Coefficients (c, m) of few columns in the coupling rows."""
+        usage = np.zeros((columns.size, self.limit.size))
+        entries, count = self._entries_of(columns)
+        usage[np.repeat(np.arange(columns.size), count), self.coupling.indices[entries]] = self.coupling.data[entries]
+        return usage
+
+    def _entries_of(self, columns: IntVector) -> tuple[IntVector, IntVector]:
+        """Positions of the entries of columns in the coupling matrix, and how many each has. To have SciPy make a
+        matrix of them takes several times as long."""
+        first = self.coupling.indptr[columns].astype(np.int64)
+        count = self.coupling.indptr[columns + 1] - first
+        return _ranges(first, count), count
 
     def is_of(self, problem: MatrixProblem) -> bool:
         """Whether each column of the problem costs what is said here, and takes as much of what couples, all of that
