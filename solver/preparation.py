@@ -66,22 +66,31 @@ def prepare(problem: MatrixProblem) -> Prepared:
     rows = np.ones(problem.num_rows)
     if np.abs(problem.matrix.data).min(initial=1.0) < 1.0:
         rows = 2.0 ** -np.floor(np.log2(np.minimum(1.0, row_scale(problem))))
-    matrix = problem.matrix if (rows == 1.0).all() else sparse.csc_array(sparse.diags_array(rows) @ problem.matrix)
+    # Limits may cross by rounding alone; contradictions() has seen all others.
+    matrix, row_lower, row_upper = problem.matrix, problem.row_lower, _not_below(problem.row_lower, problem.row_upper)
+    if (rows != 1.0).any():
+        matrix = sparse.csc_array(sparse.diags_array(rows) @ matrix)
+        row_lower, row_upper = row_lower * rows, row_upper * rows
     scaled = replace(
         problem,
         objective=problem.objective * factor,
         offset=problem.offset * factor,
         matrix=matrix,
-        row_lower=problem.row_lower * rows,
-        # Limits may cross by rounding alone; contradictions() has seen all others.
-        row_upper=np.maximum(problem.row_upper, problem.row_lower) * rows,
+        row_lower=row_lower,
+        row_upper=row_upper,
         lower=lower,
-        upper=np.maximum(upper, lower),
+        upper=_not_below(lower, upper),
     )
     choice = problem.choice
     if choice is not None and matrix is problem.matrix:
         scaled.tell(replace(choice, cost=choice.cost * factor, offset=choice.offset * factor))
     return Prepared(problem=scaled, factor=factor, unseen=_unseen(scaled) / factor, row_factors=rows, conflicts=())
+
+
+def _not_below(lower: FloatVector, upper: FloatVector) -> FloatVector:
+    """Upper limits that are at least the lower ones: nearly always the very array, which tells that rows and bounds
+    are those of an earlier problem."""
+    return upper if (lower <= upper).all() else np.maximum(upper, lower)
 
 
 def contradictions(problem: MatrixProblem) -> tuple[str, ...]:
