@@ -39,12 +39,15 @@ class _Found(NamedTuple):
     beside: tuple[NDArray[Any], ...]
 
     def goes_with(self, same: tuple[object, ...], equal: object, beside: tuple[NDArray[Any], ...]) -> bool:
-        return (
-            len(self.same) == len(same)
-            and all(map(is_, self.same, same))
-            and self.equal == equal
-            and [array.shape[1:] for array in self.beside] == [array.shape[1:] for array in beside]
-        )
+        if len(self.same) != len(same) or len(self.beside) != len(beside) or self.equal != equal:
+            return False
+        if not all(map(is_, self.same, same)):
+            return False
+        # Asked of everything in every round: no list is made.
+        for array, now in zip(self.beside, beside, strict=True):
+            if array.ndim != now.ndim or (now.ndim > 1 and array.shape[1:] != now.shape[1:]):
+                return False
+        return True
 
 
 class Roll(Generic[K]):
@@ -65,6 +68,8 @@ class Roll(Generic[K]):
             before._before = None
             before._compared.clear()
         self._is_other: Mask = self._rows < 0
+        # Much is found beside nothing.
+        self._others: IntVector = self._is_other.nonzero()[0]
 
     def num_in(self, things: Sequence[K]) -> int:
         """How many of these records are in the sequence."""
@@ -100,7 +105,7 @@ class Roll(Generic[K]):
             if new.size:
                 values[new] = _values(find(new.tolist()), kind, new.size)
         values.setflags(write=False)
-        if sum(array.nbytes for array in (values, *beside)) <= _MOST_BYTES:
+        if values.nbytes + sum([array.nbytes for array in beside]) <= _MOST_BYTES:
             self._found[name] = _Found(values, same, equal, beside)
         else:
             # What a smaller sequence had may be compared again and again.
@@ -109,6 +114,8 @@ class Roll(Generic[K]):
 
     def _new(self, known: _Found, beside: tuple[NDArray[Any], ...], *, is_carried: bool) -> IntVector:
         """The records that were not there, or beside something else."""
+        if is_carried and not beside:
+            return self._others
         is_new = self._is_other if is_carried else np.zeros(len(self.things), dtype=np.bool_)
         for before, now in zip(known.beside, beside, strict=True):
             if is_carried:

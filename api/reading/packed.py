@@ -98,8 +98,8 @@ def kept_parts(body: BodyName) -> SnapshotInParts | None:
 def body_of(parts: SnapshotInParts) -> Body:
     """What is stored of a snapshot in parts: those that it has in common with others are compressed once."""
     jobs = (_packed(part, BEFORE_JOBS if k == 0 else b",") for k, part in enumerate(parts.jobs))
-    rest = parts.rest if parts.jobs else BEFORE_JOBS + parts.rest
-    return Body.of_parts((_packed(parts.cluster, BEFORE_CLUSTER), *jobs, Part.of(rest)))
+    rest = _packed(parts.rest, b"" if parts.jobs else BEFORE_JOBS)
+    return Body.of_parts((_packed(parts.cluster, BEFORE_CLUSTER), *jobs, rest))
 
 
 def _packed(texts: Texts, before: bytes) -> Part:

@@ -88,15 +88,15 @@ class SiaFormulation(Formulation):
 
     def solve(self, options: SolveOptions, monitor: SolveMonitor) -> SolveResult:
         """Solve; among plans of equal value the one that changes least is taken where costs have a step."""
-        options = replace(options, prices=self._known_prices())
+        start = options.warm_start if options.warm_start is not None else self.warm_start
+        options = replace(options, prices=self._known_prices(), warm_start=start)
         step = objective_step(self.problem.objective, self.instance.pair_jobs, options.relative_gap)
         if step is None or not self.problem.num_columns:
             tell_choice(self.instance, self.problem)
             return super().solve(options, monitor)
         changed = toward_present(self.problem, self.instance, step)
         tell_choice(self.instance, changed)
-        start = options.warm_start if options.warm_start is not None else self.warm_start
-        result = solve(changed, replace(options, warm_start=start), monitor)
+        result = solve(changed, options, monitor)
         return for_declared(result, self.problem, step, options.relative_gap)
 
     def unplaced(self) -> tuple[UnplacedJob, ...]:
