@@ -29,12 +29,14 @@ from models.workload import Snapshot
 from solver.monitor import SolveMonitor
 from stowplan.collection import without_collection
 from stowplan.errors import InputError, Issue, Severity
+from stowplan.pickling import quickly_pickled
 
 READ_PLAN = f"{__name__}:read_plan"
 VALIDATE_PLAN = f"{__name__}:validate_plan"
 VERIFY_PLACEMENT = f"{__name__}:verify_placement"
 
 
+@quickly_pickled
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadPlan:
     """A sound request for a plan.

@@ -23,6 +23,7 @@ from solver.monitor import SolveMonitor
 from solver.options import SolveOptions
 from stowplan.collection import without_collection
 from stowplan.living import OfUnchanged
+from stowplan.pickling import quickly_pickled
 
 # Of what was read last so many are kept, of those that are not the last of all together no more than so much text: the
 # objects take some ten times the memory, but those of rounds that follow one another have most of it in common.
@@ -134,6 +135,7 @@ class WrittenSnapshot:
         return _read, (self.body,)
 
 
+@quickly_pickled
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackedRequest:
     """A `PlanRequest` with its snapshot as text, all that it referred to filled in."""
