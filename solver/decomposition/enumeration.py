@@ -81,7 +81,7 @@ def states_of(options: Options, limit: FloatVector, beyond: float, most: int) ->
         kept = (states <= left[:, k, None]).all(axis=0).nonzero()[0]
         if kept.size > _MANY_STATES:
             kept = kept[_cheapest(states[0, kept], states[1:, kept].T)]
-        states = states[:, kept]
+        states = states.take(kept, axis=1)
         made.append((first, last - first, kept))
     return States(options=options, cost=states[0], use=states[1:].T, made=made)
 
