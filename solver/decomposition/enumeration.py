@@ -70,7 +70,7 @@ def states_of(options: Options, limit: FloatVector, beyond: float, most: int) ->
     taken = np.vstack([options.cost, options.use.T])
     least = np.minimum.reduceat(taken, heads[:-1], axis=1)
     # What is left for each block and those before it, of what those behind it cost and take at least.
-    left = np.append(beyond, limit)[:, None] - (least.sum(axis=1, keepdims=True) - least.cumsum(axis=1))
+    left = np.concatenate([[beyond], limit])[:, None] - (least.sum(axis=1, keepdims=True) - least.cumsum(axis=1))
     states = np.zeros((len(left), 1))
     made = []
     for k, (first, last) in enumerate(pairwise(heads)):
@@ -100,13 +100,13 @@ def best_of_core(
     if classes.size > _MOST_CLASSES or (problem.copies[classes] > 1).any():
         return None
     optional = classes[~problem.required[classes]]
-    block = np.append(problem.class_of[core.columns], optional)
+    block = np.concatenate([problem.class_of[core.columns], optional])
     order = np.argsort(block, kind="stable")
     nothing = np.zeros((optional.size, problem.limit.size))
     options = Options(
-        column=np.append(core.columns, np.full(optional.size, NOTHING))[order],
+        column=np.concatenate([core.columns, np.full(optional.size, NOTHING)])[order],
         block=block[order],
-        cost=np.append(reduced.columns[core.columns], reduced.nothing[optional])[order],
+        cost=np.concatenate([reduced.columns[core.columns], reduced.nothing[optional]])[order],
         use=np.vstack([problem.usage_of(core.columns), nothing])[order],
     )
     limit = raised(problem.limit, _ROUNDING) - problem.used_by(core.fixed)
