@@ -119,6 +119,8 @@ class Roll(Generic[K]):
         """The records that were not there, or beside something else."""
         if is_carried and not beside:
             return self._others
+        if not is_carried and all(map(is_, known.beside, beside)):
+            return []
         is_new = self._is_other if is_carried else np.zeros(len(self.things), dtype=np.bool_)
         for before, now in zip(known.beside, beside, strict=True):
             if is_carried:

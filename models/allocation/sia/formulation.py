@@ -38,6 +38,7 @@ utility is a constant of the objective (0 when their shape is no configuration, 
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 
@@ -108,17 +109,21 @@ class SiaFormulation(Formulation):
         if result.prices is None:
             return {}
         scarce = np.flatnonzero(result.prices > 0)
-        names = capacity_names(self.instance)
+        names = self._scarce_names
         first = self.problem.num_rows - len(names)
         if (scarce < first).any():
             names, first = row_names(self.instance), 0
         return {names[k - first]: float(result.prices[k]) for k in scarce.tolist()}
 
+    @cached_property
+    def _scarce_names(self) -> tuple[str, ...]:
+        return capacity_names(self.instance)
+
     def _known_prices(self) -> FloatVector | None:
         known = self.instance.parameters.prices
         if not known:
             return None
-        names = capacity_names(self.instance)
+        names = self._scarce_names
         if not known.keys() <= set(names):
             names = row_names(self.instance)
         prices = np.zeros(self.problem.num_rows)
