@@ -49,7 +49,10 @@ def _rows_on(snapshot: Snapshot, nodes: Set[str]) -> Iterator[int]:
             yield _NOWHERE if not parts else index[parts[0].node] if len(parts) == 1 else _SEVERAL
 
     host = roll_of(snapshot).each("host", np.int64, hosts, same=(snapshot.cluster,))
-    yield from np.flatnonzero(np.isin(host, [index[node] for node in nodes if node in index])).tolist()
+    # Behind the nodes are the jobs without one, and those with several.
+    is_asked = np.zeros(len(index) + 2, dtype=np.bool_)
+    is_asked[[index[node] for node in nodes if node in index]] = True
+    yield from np.flatnonzero(is_asked[host]).tolist()
     for row in np.flatnonzero(host == _SEVERAL).tolist():
         if any(part.node in nodes for part in jobs[row].current or ()):
             yield row

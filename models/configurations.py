@@ -8,13 +8,13 @@ import numpy as np
 
 from stowplan.arrays import FloatVector, IntVector, Mask
 from stowplan.errors import InputError
-from stowplan.living import OfLiving
+from stowplan.living import Living, OfLiving
 from topology.bandwidth import best_fractions, fractions_of
 from topology.cluster import Cluster, NodeState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ConfigurationSet:
+class ConfigurationSet(Living):
     """C configurations over T GPU types, as dense arrays.
 
     gpu_types: the T names; type_index, num_nodes, num_gpus: int64 (C,). Ordered by type, then GPUs.

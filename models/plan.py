@@ -12,8 +12,10 @@ from solver.options import SolveOptions
 from solver.result import Limit, SolveStatistics, TerminationReason
 from stowplan.arrays import FloatVector
 from stowplan.errors import Issue
+from stowplan.pickling import quickly_pickled
 
 
+@quickly_pickled
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRequest:
     """One planning task; `parameters` choose the policy."""
@@ -37,6 +39,7 @@ class Resume:
     elapsed_s: float
 
 
+@quickly_pickled
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PlanTask:
     """What a worker gets: a request, and the last incumbent if an earlier worker was killed while solving it.
@@ -265,6 +268,7 @@ class Plan:
     ahead: tuple[AheadPlacement, ...] = ()
 
 
+@quickly_pickled
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseTimes:
     """Wall-clock seconds per phase, in the order they ran, and CPU seconds of the whole and per phase.

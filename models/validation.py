@@ -1,9 +1,11 @@
 """Everything that can be said about a request without solving. Light: imports no solver and no modelling layer."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import fields
+from dataclasses import Field, fields
+from functools import lru_cache
 from operator import attrgetter
 from pkgutil import resolve_name
+from typing import Any
 
 import numpy as np
 
@@ -36,13 +38,16 @@ def request_issues(snapshot: Snapshot, parameters: Parameters) -> list[Issue]:
     ]
 
 
+@lru_cache
+def _ignored(names: tuple[str, ...], *, has_calendar: bool) -> "tuple[Field[Any], ...]":
+    """Fields of jobs that a policy which ignores `names` never looks at."""
+    asked = _OF_CALENDAR if has_calendar else set()
+    return tuple(field for field in fields(Job) if field.name in names and field.name not in asked)
+
+
 def _ignored_fields(snapshot: Snapshot, policy: Policy) -> Iterator[Issue]:
     """What jobs say that the policy never looks at: once per field, at the first job that says it."""
-    ignored = [
-        field
-        for field in fields(Job)
-        if field.name in policy.ignores and not (field.name in _OF_CALENDAR and snapshot.calendar)
-    ]
+    ignored = _ignored(policy.ignores, has_calendar=bool(snapshot.calendar))
     if len(ignored) > 1:
         # Nearly always nobody says any of them.
         said_of = attrgetter(*(field.name for field in ignored))

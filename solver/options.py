@@ -6,10 +6,12 @@ from pathlib import Path
 
 from stowplan.arrays import FloatVector
 from stowplan.errors import InputError
+from stowplan.pickling import quickly_pickled
 
 DEFAULT_TIME_LIMIT_S = 60.0
 
 
+@quickly_pickled
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SolveOptions:
     """Limits and settings of one solve.

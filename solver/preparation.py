@@ -17,6 +17,7 @@ from solver.names import column_name, row_name
 from solver.problem import MatrixProblem
 from stowplan.arrays import FloatVector, Mask
 from stowplan.errors import BackendError
+from stowplan.living import OfUnchanged
 
 # Range wanted for the largest objective coefficient: tolerances of 1e-6 are then at most 1e-9 relative to it.
 _OBJECTIVE_SCALE = (2.0**10, 2.0**20)
@@ -48,6 +49,22 @@ class Prepared:
     conflicts: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Frame:
+    """Rows and bounds as a backend gets them, and what the rows were multiplied with; matrix: None for the given."""
+
+    matrix: "sparse.csc_array | None"
+    row_lower: FloatVector
+    row_upper: FloatVector
+    lower: FloatVector
+    upper: FloatVector
+    row_factors: FloatVector
+
+
+# Problems that follow one another may have the very same rows and bounds, and other objectives.
+_frames: OfUnchanged["sparse.csc_array", _Frame] = OfUnchanged()
+
+
 def prepare(problem: MatrixProblem) -> Prepared:
     """Scale, tighten the bounds of integer columns, and find contradictions.
 
@@ -56,32 +73,57 @@ def prepare(problem: MatrixProblem) -> Prepared:
     BackendError
         When a coefficient is so small or so large that solvers would drop or refuse it.
     """
-    _refuse_unrepresentable(problem)
-    lower, upper = integer_bounds(problem)
-    conflicts = _contradictions(problem, lower, upper)
-    if conflicts:
-        ones = np.ones(problem.num_rows)
-        return Prepared(problem=problem, factor=1.0, unseen=0.0, row_factors=ones, conflicts=conflicts)
-    factor = objective_factor(problem.objective)
-    rows = np.ones(problem.num_rows)
-    if np.abs(problem.matrix.data).min(initial=1.0) < 1.0:
-        rows = 2.0 ** -np.floor(np.log2(np.minimum(1.0, row_scale(problem))))
-    matrix = problem.matrix if (rows == 1.0).all() else sparse.csc_array(sparse.diags_array(rows) @ problem.matrix)
+    same = (problem.row_lower, problem.row_upper, problem.lower, problem.upper, problem.integrality)
+    frame = _frames.get(problem.matrix, same)
+    if frame is None:
+        _refuse_unrepresentable(problem)
+        lower, upper = integer_bounds(problem)
+        conflicts = _contradictions(problem, lower, upper)
+        if conflicts:
+            ones = np.ones(problem.num_rows)
+            return Prepared(problem=problem, factor=1.0, unseen=0.0, row_factors=ones, conflicts=conflicts)
+        frame = _framed(problem, lower, upper)
+        _frames.put(problem.matrix, same, None, frame)
+    factor, rows = objective_factor(problem.objective), frame.row_factors
+    matrix = problem.matrix if frame.matrix is None else frame.matrix
     scaled = replace(
         problem,
         objective=problem.objective * factor,
         offset=problem.offset * factor,
         matrix=matrix,
-        row_lower=problem.row_lower * rows,
-        # Limits may cross by rounding alone; contradictions() has seen all others.
-        row_upper=np.maximum(problem.row_upper, problem.row_lower) * rows,
-        lower=lower,
-        upper=np.maximum(upper, lower),
+        row_lower=frame.row_lower,
+        row_upper=frame.row_upper,
+        lower=frame.lower,
+        upper=frame.upper,
     )
     choice = problem.choice
     if choice is not None and matrix is problem.matrix:
         scaled.tell(replace(choice, cost=choice.cost * factor, offset=choice.offset * factor))
     return Prepared(problem=scaled, factor=factor, unseen=_unseen(scaled) / factor, row_factors=rows, conflicts=())
+
+
+def _framed(problem: MatrixProblem, lower: FloatVector, upper: FloatVector) -> _Frame:
+    """The rows, and the bounds (n,) of `integer_bounds`, of a problem without contradictions."""
+    rows = np.ones(problem.num_rows)
+    if np.abs(problem.matrix.data).min(initial=1.0) < 1.0:
+        rows = 2.0 ** -np.floor(np.log2(np.minimum(1.0, row_scale(problem))))
+    is_scaled = bool((rows != 1.0).any())
+    # Limits may cross by rounding alone; contradictions() has seen all others.
+    row_lower, row_upper = problem.row_lower, _not_below(problem.row_lower, problem.row_upper)
+    return _Frame(
+        matrix=sparse.csc_array(sparse.diags_array(rows) @ problem.matrix) if is_scaled else None,
+        row_lower=row_lower * rows if is_scaled else row_lower,
+        row_upper=row_upper * rows if is_scaled else row_upper,
+        lower=lower,
+        upper=_not_below(lower, upper),
+        row_factors=rows,
+    )
+
+
+def _not_below(lower: FloatVector, upper: FloatVector) -> FloatVector:
+    """Upper limits that are at least the lower ones: nearly always the very array, which tells that rows and bounds
+    are those of an earlier problem."""
+    return upper if (lower <= upper).all() else np.maximum(upper, lower)
 
 
 def contradictions(problem: MatrixProblem) -> tuple[str, ...]:

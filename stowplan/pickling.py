@@ -8,7 +8,8 @@ C = TypeVar("C", bound=type)
 
 
 def quickly_pickled(cls: C) -> C:
-    """Decorate a dataclass with slots of which requests hold thousands; it needs two fields or more."""
+    """Decorate a dataclass with slots of which requests hold thousands, or that every request is carried in; it needs
+    two fields or more."""
     names = tuple(field.name for field in fields(cls))
     setters = tuple(getattr(cls, name).__set__ for name in names)
     values_of = attrgetter(*names)

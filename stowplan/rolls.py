@@ -26,6 +26,8 @@ _SAMPLE = 32
 # What is found by one name, and what it is found beside.
 _MOST_BYTES = 64 * 2**20
 
+_FEW = 8
+
 Find = Callable[[list[int]], Iterable[Any]]
 """Values of the records at these positions."""
 
@@ -39,12 +41,15 @@ class _Found(NamedTuple):
     beside: tuple[NDArray[Any], ...]
 
     def goes_with(self, same: tuple[object, ...], equal: object, beside: tuple[NDArray[Any], ...]) -> bool:
-        return (
-            len(self.same) == len(same)
-            and all(map(is_, self.same, same))
-            and self.equal == equal
-            and [array.shape[1:] for array in self.beside] == [array.shape[1:] for array in beside]
-        )
+        if len(self.same) != len(same) or len(self.beside) != len(beside) or self.equal != equal:
+            return False
+        if not all(map(is_, self.same, same)):
+            return False
+        # Asked of everything in every round: no list is made.
+        for array, now in zip(self.beside, beside, strict=True):
+            if array.ndim != now.ndim or (now.ndim > 1 and array.shape[1:] != now.shape[1:]):
+                return False
+        return True
 
 
 class Roll(Generic[K]):
@@ -65,6 +70,8 @@ class Roll(Generic[K]):
             before._before = None
             before._compared.clear()
         self._is_other: Mask = self._rows < 0
+        # Much is found beside nothing.
+        self._others: list[int] = self._is_other.nonzero()[0].tolist()
 
     def num_in(self, things: Sequence[K]) -> int:
         """How many of these records are in the sequence."""
@@ -94,34 +101,40 @@ class Roll(Generic[K]):
             values = _values(find(list(range(len(self.things)))), kind, len(self.things))
         else:
             new = self._new(known, beside, is_carried=is_carried)
-            if not (is_carried or new.size):
+            if not (is_carried or new):
                 return known.values
-            values = known.values[self._rows] if is_carried else known.values.copy()
-            if new.size:
-                values[new] = _values(find(new.tolist()), kind, new.size)
+            # Of rows this takes half as long as an index.
+            values = known.values.take(self._rows, axis=0) if is_carried else known.values.copy()
+            if new:
+                _put(find(new), values, new)
         values.setflags(write=False)
-        if sum(array.nbytes for array in (values, *beside)) <= _MOST_BYTES:
+        if values.nbytes + sum([array.nbytes for array in beside]) <= _MOST_BYTES:
             self._found[name] = _Found(values, same, equal, beside)
         else:
             # What a smaller sequence had may be compared again and again.
             self._compared.clear()
         return values
 
-    def _new(self, known: _Found, beside: tuple[NDArray[Any], ...], *, is_carried: bool) -> IntVector:
+    def _new(self, known: _Found, beside: tuple[NDArray[Any], ...], *, is_carried: bool) -> list[int]:
         """The records that were not there, or beside something else."""
+        if is_carried and not beside:
+            return self._others
+        if not is_carried and all(map(is_, known.beside, beside)):
+            return []
         is_new = self._is_other if is_carried else np.zeros(len(self.things), dtype=np.bool_)
         for before, now in zip(known.beside, beside, strict=True):
             if is_carried:
                 is_new = is_new | self._differs_from(before, now)
             elif before is not now:
                 is_new = is_new | _differs(before, now)
-        return is_new.nonzero()[0]
+        new: list[int] = is_new.nonzero()[0].tolist()
+        return new
 
     def _differs_from(self, before: NDArray[Any], now: NDArray[Any]) -> Mask:
         """Where an array is other than one of the roll before."""
         known = self._compared.get((id(before), id(now)))
         if known is None:
-            known = self._compared[id(before), id(now)] = before, now, _differs(before[self._rows], now)
+            known = self._compared[id(before), id(now)] = before, now, _differs(before.take(self._rows, axis=0), now)
         return known[2]
 
 
@@ -138,6 +151,15 @@ def objects(things: Iterable[object], count: int) -> NDArray[Any]:
 
 def _values(found: Iterable[Any], kind: DTypeLike, count: int) -> NDArray[Any]:
     return found.copy() if isinstance(found, np.ndarray) else np.fromiter(found, dtype=kind, count=count)
+
+
+def _put(found: Iterable[Any], values: NDArray[Any], rows: list[int]) -> None:
+    """Put what was found of records where they stand. Few are new in most rounds: one by one is soonest."""
+    if isinstance(found, np.ndarray) or len(rows) > _FEW:
+        values[rows] = _values(found, values.dtype, len(rows))
+    else:
+        for row, value in zip(rows, found, strict=True):
+            values[row] = value
 
 
 class Rolls(Generic[O, K]):

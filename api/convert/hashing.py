@@ -1,6 +1,7 @@
 """Content addresses of snapshots and of whole inputs."""
 
 import hashlib
+from collections.abc import Iterable, Mapping
 
 from pydantic import BaseModel
 
@@ -20,7 +21,15 @@ def snapshot_id_of(digest: str) -> str:
 
 def input_hash(policy: str, snapshot: str, parameters: BaseModel, options: UsedOptionsDoc) -> str:
     """SHA-256 of everything that a plan depends on; `snapshot` is the id of its content."""
-    return hash_of(policy, snapshot, parameters.model_dump_json(), options.model_dump_json())
+    return input_hashes(policy, (snapshot,), parameters, options)[snapshot]
+
+
+def input_hashes(
+    policy: str, snapshots: Iterable[str], parameters: BaseModel, options: UsedOptionsDoc
+) -> Mapping[str, str]:
+    """The same of each of the snapshots."""
+    texts = parameters.model_dump_json(), options.model_dump_json()
+    return {snapshot: hash_of(policy, snapshot, *texts) for snapshot in dict.fromkeys(snapshots)}
 
 
 def hash_of(*parts: str) -> str:

@@ -70,7 +70,7 @@ class SnapshotInParts:
     snapshot: Snapshot
     cluster: Texts
     jobs: tuple[Texts, ...]
-    rest: bytes
+    rest: Texts
 
     @classmethod
     def of(cls, snapshot: Snapshot, text: str) -> Self | None:
@@ -85,7 +85,7 @@ class SnapshotInParts:
         if not raw.startswith(before):
             return None
         rest = raw[len(before) :]
-        return cls(snapshot=snapshot, cluster=Texts((cluster,)), jobs=tuple(_together(jobs)), rest=rest)
+        return cls(snapshot=snapshot, cluster=Texts((cluster,)), jobs=tuple(_together(jobs)), rest=Texts((rest,)))
 
     @classmethod
     def read(cls, text: str) -> Self | None:

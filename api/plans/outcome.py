@@ -7,10 +7,12 @@ from api.schemas.plan import TerminationDoc
 from models.plan import PhaseTimes
 from solver.result import Limit, TerminationReason
 from stowplan.errors import Issue
+from stowplan.pickling import quickly_pickled
 
 PLAN_TASK = "api.plans.planning:planned"
 
 
+@quickly_pickled
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
     """What planning ended with: what is to be known of it, and in `text` the rest of the `OutcomeDoc` as JSON."""

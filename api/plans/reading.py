@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from api.convert.hashing import input_hash, snapshot_id, snapshot_id_of
+from api.convert.hashing import input_hashes, snapshot_id, snapshot_id_of
 from api.convert.issues import issue_documents
 from api.convert.placement import placement_issues
 from api.convert.plain import has_plain_names, plain_request
@@ -29,12 +29,14 @@ from models.workload import Snapshot
 from solver.monitor import SolveMonitor
 from stowplan.collection import without_collection
 from stowplan.errors import InputError, Issue, Severity
+from stowplan.pickling import quickly_pickled
 
 READ_PLAN = f"{__name__}:read_plan"
 VALIDATE_PLAN = f"{__name__}:validate_plan"
 VERIFY_PLACEMENT = f"{__name__}:verify_placement"
 
 
+@quickly_pickled
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadPlan:
     """A sound request for a plan.
@@ -95,16 +97,14 @@ def _read_plan(text: RequestText) -> tuple[ReadPlan, _Read]:
     request = checked.required()
     options = UsedOptionsDoc.model_validate(request.options, from_attributes=True)
     input_ = plan_input(body, read.stored())
-    hash_ = input_hash(body.policy, source.used.id, body.parameters, options)
-    # Where nothing is filled in both are the same.
-    is_as_posted = source.posted.id == source.used.id
+    hashes = input_hashes(body.policy, (source.used.id, source.posted.id), body.parameters, options)
     asked = ReadPlan(
         policy=body.policy,
         request=PackedRequest.of(request, input_.snapshot),
         options=options,
         input=input_,
-        input_hash=hash_,
-        posted_hash=hash_ if is_as_posted else input_hash(body.policy, source.posted.id, body.parameters, options),
+        input_hash=hashes[source.used.id],
+        posted_hash=hashes[source.posted.id],
         filled_in=source.notes,
         notes=checked.issues,
     )

@@ -23,6 +23,7 @@ from solver.monitor import SolveMonitor
 from solver.options import SolveOptions
 from stowplan.collection import without_collection
 from stowplan.living import OfUnchanged
+from stowplan.pickling import quickly_pickled
 
 # Of what was read last so many are kept, of those that are not the last of all together no more than so much text: the
 # objects take some ten times the memory, but those of rounds that follow one another have most of it in common.
@@ -98,8 +99,8 @@ def kept_parts(body: BodyName) -> SnapshotInParts | None:
 def body_of(parts: SnapshotInParts) -> Body:
     """What is stored of a snapshot in parts: those that it has in common with others are compressed once."""
     jobs = (_packed(part, BEFORE_JOBS if k == 0 else b",") for k, part in enumerate(parts.jobs))
-    rest = parts.rest if parts.jobs else BEFORE_JOBS + parts.rest
-    return Body.of_parts((_packed(parts.cluster, BEFORE_CLUSTER), *jobs, Part.of(rest)))
+    rest = _packed(parts.rest, b"" if parts.jobs else BEFORE_JOBS)
+    return Body.of_parts((_packed(parts.cluster, BEFORE_CLUSTER), *jobs, rest))
 
 
 def _packed(texts: Texts, before: bytes) -> Part:
@@ -134,6 +135,7 @@ class WrittenSnapshot:
         return _read, (self.body,)
 
 
+@quickly_pickled
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackedRequest:
     """A `PlanRequest` with its snapshot as text, all that it referred to filled in."""

@@ -30,6 +30,7 @@ from api.store.texts import Body, BodyName
 from models.forecast.known import KnownJob, SnapshotForecasts, unforeseen_jobs
 from solver.monitor import SolveMonitor
 from stowplan.errors import InputError, Issue
+from stowplan.pickling import quickly_pickled
 from topology.cluster import Cluster
 
 T = TypeVar("T")
@@ -37,6 +38,7 @@ T = TypeVar("T")
 Source = SnapshotDoc | SnapshotReference | ClusterSnapshot | ChangedSnapshot
 
 
+@quickly_pickled
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestText:
     """The body of a request, and what is known of what it may refer to.

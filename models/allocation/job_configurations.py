@@ -10,7 +10,11 @@ from models.placement.placeability import whole_node_sizes
 from models.roll import roll_of
 from models.workload import Adaptivity, Job, Reservation, Snapshot
 from stowplan.arrays import IntVector, Mask
+from stowplan.living import found_once
 from topology.bandwidth import fractions_of, group_fraction
+
+_Shape = tuple[str, int, int]
+"""GPU type, nodes and GPUs."""
 
 
 def allowed_configurations(jobs: Sequence[Job], configurations: ConfigurationSet) -> Mask:
@@ -41,6 +45,17 @@ def allowed_in(snapshot: Snapshot, configurations: ConfigurationSet) -> Mask:
     )
 
 
+@found_once
+def _by_shape(configurations: ConfigurationSet) -> tuple[Mapping[_Shape, list[int]], Mapping[str, int]]:
+    """The configurations of each shape, and the GPUs of a whole node of each type."""
+    index: dict[_Shape, list[int]] = {}
+    parts = (configurations.type_index, configurations.num_nodes, configurations.num_gpus)
+    for c, (t, n, m) in enumerate(zip(*(part.tolist() for part in parts), strict=True)):
+        index.setdefault((configurations.gpu_types[t], n, m), []).append(c)
+    sizes = whole_node_sizes(configurations).tolist()
+    return index, dict(zip(configurations.gpu_types, sizes, strict=True))
+
+
 def current_configurations(snapshot: Snapshot, configurations: ConfigurationSet, taken: Occupancy) -> IntVector:
     """Configuration (J,) in which each running job may stay on its GPUs; -1 where it waits or has to move; read-only.
 
@@ -50,14 +65,10 @@ def current_configurations(snapshot: Snapshot, configurations: ConfigurationSet,
     jobs, nodes = snapshot.jobs, snapshot.cluster.nodes
 
     def found(rows: list[int]) -> Iterator[int]:
-        index: dict[tuple[str, int, int], list[int]] = {}
-        parts = (configurations.type_index, configurations.num_nodes, configurations.num_gpus)
-        for c, (t, n, m) in enumerate(zip(*(part.tolist() for part in parts), strict=True)):
-            index.setdefault((configurations.gpu_types[t], n, m), []).append(c)
-        node_size = dict(zip(configurations.gpu_types, whole_node_sizes(configurations).tolist(), strict=True))
+        index, node_size = _by_shape(configurations)
         return (current(jobs[row], index, node_size) for row in rows)
 
-    def current(job: Job, index: Mapping[tuple[str, int, int], list[int]], node_size: Mapping[str, int]) -> int:
+    def current(job: Job, index: Mapping[_Shape, list[int]], node_size: Mapping[str, int]) -> int:
         if not taken.keepable(job.id):
             return -1
         slices = taken.running[job.id]

@@ -3,7 +3,7 @@
 Computed again from the paths of the nodes, from the coarsest tier down; shares no code with `topology.bandwidth`.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from models.configurations import ConfigurationSet
@@ -65,8 +65,9 @@ class SpreadAudit:
 spread_audit = found_once(SpreadAudit)
 
 
-def spread_violations(configurations: ConfigurationSet, plan: Plan, audit: SpreadAudit) -> Iterator[Issue]:
-    """Allocations whose configuration was not planned with the share of the bandwidth that it has at best."""
+@found_once
+def _planned_shares(configurations: ConfigurationSet) -> Mapping[tuple[str, int, int], float]:
+    """The share with which each GPU type, nodes and GPUs are planned."""
     known = zip(
         configurations.type_index.tolist(),
         configurations.num_nodes.tolist(),
@@ -74,7 +75,12 @@ def spread_violations(configurations: ConfigurationSet, plan: Plan, audit: Sprea
         configurations.bandwidth_fraction.tolist(),
         strict=True,
     )
-    planned = {(configurations.gpu_types[t], n, m): fraction for t, n, m, fraction in known}
+    return {(configurations.gpu_types[t], n, m): fraction for t, n, m, fraction in known}
+
+
+def spread_violations(configurations: ConfigurationSet, plan: Plan, audit: SpreadAudit) -> Iterator[Issue]:
+    """Allocations whose configuration was not planned with the share of the bandwidth that it has at best."""
+    planned = _planned_shares(configurations)
     for k, allocation in enumerate(plan.allocations):
         # Most are on one node.
         if len(allocation.gpus) < 2:

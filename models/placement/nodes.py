@@ -116,6 +116,14 @@ def _members(cluster: Cluster) -> Mapping[str, Mapping[int, int]]:
     return members
 
 
+@found_once
+def _shapes(configurations: ConfigurationSet) -> Sequence[tuple[int, int, int, bool]]:
+    """Type, nodes and GPUs of each configuration, and whether it takes whole nodes."""
+    whole = takes_whole_nodes(configurations)
+    parts = (configurations.type_index, configurations.num_nodes, configurations.num_gpus, whole)
+    return list(zip(*(part.tolist() for part in parts), strict=True))
+
+
 def _demands(
     snapshot: Snapshot,
     configurations: ConfigurationSet,
@@ -124,16 +132,7 @@ def _demands(
     moved: Collection[str],
 ) -> list[list[Demand]]:
     """Demands per GPU type, in the order of the choice; jobs that are `moved` do not stay."""
-    nodes = snapshot.cluster.nodes
-    shapes = list(
-        zip(
-            configurations.type_index.tolist(),
-            configurations.num_nodes.tolist(),
-            configurations.num_gpus.tolist(),
-            takes_whole_nodes(configurations).tolist(),
-            strict=True,
-        )
-    )
+    nodes, shapes = snapshot.cluster.nodes, _shapes(configurations)
     free = taken.free_masks
 
     def demand(job_id: str, c: int) -> Demand:

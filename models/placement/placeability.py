@@ -39,7 +39,7 @@ import numpy as np
 
 from models.configurations import ConfigurationSet
 from stowplan.arrays import IntMatrix, IntVector, Mask
-from stowplan.living import OfUnchanged
+from stowplan.living import OfUnchanged, found_once
 from topology.cluster import Cluster, Node
 
 
@@ -73,17 +73,22 @@ class PlaceabilityRows:
         return np.asarray(np.maximum(over, 0).max(axis=0, initial=0), dtype=np.int64)
 
 
+@found_once
 def whole_node_sizes(configurations: ConfigurationSet) -> IntVector:
-    """R of each GPU type (T,): its largest single-node configuration, 0 where it has none."""
+    """R of each GPU type (T,): its largest single-node configuration, 0 where it has none. Read-only."""
     sizes = np.zeros(len(configurations.gpu_types), dtype=np.int64)
     single = configurations.num_nodes == 1
     np.maximum.at(sizes, configurations.type_index[single], configurations.num_gpus[single])
+    sizes.setflags(write=False)
     return sizes
 
 
+@found_once
 def takes_whole_nodes(configurations: ConfigurationSet) -> Mask:
-    """Whether each configuration (C,) is (1, R) or (n, nR)."""
-    return np.asarray(configurations.num_gpus >= whole_node_sizes(configurations)[configurations.type_index])
+    """Whether each configuration (C,) is (1, R) or (n, nR). Read-only."""
+    takes = np.asarray(configurations.num_gpus >= whole_node_sizes(configurations)[configurations.type_index])
+    takes.setflags(write=False)
+    return takes
 
 
 def placeability_rows(nodes: Sequence[Node], num_free: IntVector, configurations: ConfigurationSet) -> PlaceabilityRows:

@@ -3,6 +3,8 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from operator import mul
 
 from models.placement.occupancy import Slices
 
@@ -22,6 +24,11 @@ class Demand:
     stays: bool = False
 
 
+@lru_cache
+def _in_blocks(most: int, blocks: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(num_free // block * block for num_free in range(most + 1)) for block in blocks)
+
+
 class Pool:
     """Free GPUs per node (`free`: node -> mask) against the demands that are not placed yet.
 
@@ -35,6 +42,8 @@ class Pool:
         self.node_size = node_size
         self.blocks = tuple(1 << k for k in range((node_size - 1).bit_length()))
         self._sizes = sizes
+        # Of each size of blocks, and of each number of free GPUs of a node, how many are in blocks.
+        self._in_blocks = _in_blocks(max(sizes.values(), default=0), self.blocks)
         self.free = dict(free)
         self._count_all()
         self._partial_gpus = [0] * len(self.blocks)
@@ -88,10 +97,7 @@ class Pool:
             sum(self._partial_gpus[k:]) + self._whole_needed * (self.node_size // block * block)
             for k, block in enumerate(self.blocks)
         ]
-        available = [
-            sum(num_free // block * block * num_nodes for num_free, num_nodes in enumerate(self._num_nodes_with))
-            for block in self.blocks
-        ]
+        available = [sum(map(mul, in_blocks, self._num_nodes_with)) for in_blocks in self._in_blocks]
         blocks = (need - have for need, have in zip(needed, available, strict=True))
         return (*blocks, self._whole_needed - self._whole_available)
 

@@ -87,7 +87,7 @@ def _mip(problem: ChoiceProblem, columns: IntVector, fixed: IntVector, nothing: 
         offset=problem.offset + float(problem.cost @ fixed),
         matrix=matrix,
         row_lower=np.concatenate([np.where(nothing[classes], 0.0, copies), np.full(problem.limit.size, -np.inf)]),
-        row_upper=np.concatenate([copies, problem.limit - problem.coupling.T @ fixed]),
+        row_upper=np.concatenate([copies, problem.limit - problem.used_by(fixed)]),
         lower=np.zeros(columns.size),
         upper=copies[row],
         integrality=np.ones(columns.size, dtype=np.bool_),

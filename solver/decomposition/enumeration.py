@@ -43,46 +43,47 @@ class Options:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class States:
-    """What all blocks together may come to. cost (s,); use (s, m); made: of each block the state before it and the
-    option, by the state behind it."""
+    """What all blocks together may come to. cost (s,); use (s, m); made: of each block its first option, how many it
+    has, and by the state behind it which of all pairs of a state before it and an option that is."""
 
     options: Options
     cost: FloatVector
     use: FloatMatrix
-    made: list[tuple[IntVector, IntVector]]
+    made: list[tuple[int, int, IntVector]]
 
     def chosen(self, state: IntVector) -> IntMatrix:
         """Columns (t, K) of the states (t,), one of each block, `NOTHING` for none."""
         chosen = np.empty((state.size, len(self.made)), dtype=np.int64)
         for k in reversed(range(len(self.made))):
-            before, option = self.made[k]
-            chosen[:, k] = self.options.column[option[state]]
-            state = before[state]
+            first, num_options, pair = self.made[k]
+            state, option = np.divmod(pair[state], num_options)
+            chosen[:, k] = self.options.column[first + option]
         return chosen
 
 
 def states_of(options: Options, limit: FloatVector, beyond: float, most: int) -> States | None:
     """Choices that keep `limit` (m,) and cost at most `beyond`; None where there are more than `most` states times
     options at any block."""
-    heads = np.flatnonzero(np.diff(options.block, prepend=-1, append=options.block[-1] + 1))
-    least_cost, least_use = np.minimum.reduceat(options.cost, heads[:-1]), np.minimum.reduceat(options.use, heads[:-1])
+    block = options.block
+    heads = [0, *((block[1:] != block[:-1]).nonzero()[0] + 1).tolist(), block.size]
+    # Cost and rows as one array, a line each: of few states the calls take the time, of many the length of lines.
+    taken = np.vstack([options.cost, options.use.T])
+    least = np.minimum.reduceat(taken, heads[:-1], axis=1)
     # What is left for each block and those before it, of what those behind it cost and take at least.
-    left = beyond - (least_cost.sum() - np.cumsum(least_cost))
-    rooms = limit - (least_use.sum(axis=0) - np.cumsum(least_use, axis=0))
-    cost, use = np.zeros(1), np.zeros((1, limit.size))
+    left = np.concatenate([[beyond], limit])[:, None] - (least.sum(axis=1, keepdims=True) - least.cumsum(axis=1))
+    states = np.zeros((len(left), 1))
     made = []
-    for k, (first, last) in enumerate(pairwise(heads.tolist())):
-        num_options = last - first
-        if cost.size * num_options > most:
+    for k, (first, last) in enumerate(pairwise(heads)):
+        num_pairs = states.shape[1] * (last - first)
+        if num_pairs > most:
             return None
-        cost = (cost[:, None] + options.cost[first:last]).reshape(-1)
-        use = (use[:, None, :] + options.use[first:last]).reshape(cost.size, limit.size)
-        kept = ((use <= rooms[k]).all(axis=1) & (cost <= left[k])).nonzero()[0]
+        states = (states[:, :, None] + taken[:, None, first:last]).reshape(len(left), num_pairs)
+        kept = (states <= left[:, k, None]).all(axis=0).nonzero()[0]
         if kept.size > _MANY_STATES:
-            kept = kept[_cheapest(cost[kept], use[kept])]
-        cost, use = cost[kept], use[kept]
-        made.append((kept // num_options, first + kept % num_options))
-    return States(options=options, cost=cost, use=use, made=made)
+            kept = kept[_cheapest(states[0, kept], states[1:, kept].T)]
+        states = states.take(kept, axis=1)
+        made.append((first, last - first, kept))
+    return States(options=options, cost=states[0], use=states[1:].T, made=made)
 
 
 def raised(limit: FloatVector, slack: float) -> FloatVector:
@@ -99,16 +100,16 @@ def best_of_core(
     if classes.size > _MOST_CLASSES or (problem.copies[classes] > 1).any():
         return None
     optional = classes[~problem.required[classes]]
-    block = np.append(problem.class_of[core.columns], optional)
+    block = np.concatenate([problem.class_of[core.columns], optional])
     order = np.argsort(block, kind="stable")
     nothing = np.zeros((optional.size, problem.limit.size))
     options = Options(
-        column=np.append(core.columns, np.full(optional.size, NOTHING))[order],
+        column=np.concatenate([core.columns, np.full(optional.size, NOTHING)])[order],
         block=block[order],
-        cost=np.append(reduced.columns[core.columns], reduced.nothing[optional])[order],
-        use=np.vstack([problem.coupling[core.columns].toarray(), nothing])[order],
+        cost=np.concatenate([reduced.columns[core.columns], reduced.nothing[optional]])[order],
+        use=np.vstack([problem.usage_of(core.columns), nothing])[order],
     )
-    limit = raised(problem.limit, _ROUNDING) - problem.coupling.T @ core.fixed
+    limit = raised(problem.limit, _ROUNDING) - problem.used_by(core.fixed)
     states = states_of(options, limit, beyond, _MOST)
     if states is None:
         return None

@@ -100,7 +100,7 @@ class Pricing:
         without = np.zeros(structure.limit.size)
         reduced = reduced_costs(structure, without)
         favourites = best_choice(structure, reduced)
-        if not (structure.coupling.T @ favourites <= structure.limit).all():
+        if not (structure.used_by(favourites) <= structure.limit).all():
             return None
         self._known.multipliers, self._known.bound = without, reduced.bound
         self._known.take(favourites)

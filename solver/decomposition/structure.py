@@ -4,16 +4,21 @@ A *choice row* says that at most one (or exactly one) of some binary columns is 
 only a few other rows remain, every block could choose alone if those few rows were priced. Equal blocks (same costs,
 same coupling coefficients: clones of one job, say) become one class with several copies: that removes the symmetry
 on which branch and bound wastes its time.
+
+Problems that follow one another may have the very same rows and bounds, and other costs: what does not depend on costs
+is found once for them.
 """
 
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from solver.feasibility import FEASIBILITY_TOLERANCE
 from solver.problem import MatrixProblem
-from stowplan.arrays import FloatVector, IntVector, Mask
+from stowplan.arrays import FloatMatrix, FloatVector, IntVector, Mask
+from stowplan.living import OfUnchanged
 
 # Newton's matrix is dense in the coupling rows; beyond this many the structure is not what this is made for.
 MAX_COUPLING_ROWS = 64
@@ -64,6 +69,27 @@ class ChoiceProblem:
     def counts_of(self, x: FloatVector) -> IntVector:
         """Counts (n,) of the point `x` of the original problem; of columns that no point needs there are none."""
         return np.bincount(self._column_of_origin(), x[self.origin], self.cost.size).round().astype(np.int64)
+
+    def used_by(self, counts: IntVector) -> FloatVector:
+        """How much of each coupling row (m,) the counts (n,) take; few are not 0."""
+        columns = np.flatnonzero(counts)
+        entries, count = self._entries_of(columns)
+        taken = np.repeat(counts[columns], count) * self.coupling.data[entries]
+        return np.asarray(np.bincount(self.coupling.indices[entries], taken, self.limit.size), dtype=np.float64)
+
+    def usage_of(self, columns: IntVector) -> FloatMatrix:
+        """Coefficients (c, m) of few columns in the coupling rows."""
+        usage = np.zeros((columns.size, self.limit.size))
+        entries, count = self._entries_of(columns)
+        usage[np.repeat(np.arange(columns.size), count), self.coupling.indices[entries]] = self.coupling.data[entries]
+        return usage
+
+    def _entries_of(self, columns: IntVector) -> tuple[IntVector, IntVector]:
+        """Positions of the entries of columns in the coupling matrix, and how many each has. To have SciPy make a
+        matrix of them takes several times as long."""
+        first = self.coupling.indptr[columns].astype(np.int64)
+        count = self.coupling.indptr[columns + 1] - first
+        return _ranges(first, count), count
 
     def is_of(self, problem: MatrixProblem) -> bool:
         """Whether each column of the problem costs what is said here, and takes as much of what couples, all of that
@@ -164,17 +190,12 @@ def find_structure(problem: MatrixProblem) -> ChoiceProblem | None:
         return problem.choice
     if not (problem.integrality & (problem.lower >= 0) & (problem.upper <= 1)).all():
         return None
-    blocks = find_blocks(problem)
-    if blocks is None or not blocks.columns.size:
+    frame = _frame_of(problem)
+    if frame is None:
         return None
-    coupling = _coupling_rows(problem, blocks.entries, blocks.rows)
-    if coupling is None:
-        return None
-    columns, block, required = blocks.columns, blocks.block, blocks.required
-    useless = _useless(problem, columns, required[block[columns]], coupling)
-    columns = columns[~useless] if not useless.all() else columns
-    columns = columns[np.argsort(block[columns], kind="stable")]
-    return _merged(problem, columns, block[columns], required, coupling)
+    useless = _useless(problem, frame)
+    columns = frame.blocks.columns
+    return _merged(problem, _apart(problem, columns[~useless] if not useless.all() else columns, frame))
 
 
 def find_blocks(problem: MatrixProblem) -> Blocks | None:
@@ -198,6 +219,96 @@ def find_blocks(problem: MatrixProblem) -> Blocks | None:
     if not can_choose[required].all():
         return None
     return Blocks(rows=rows, block=block, required=required, columns=columns, entries=entries)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Frame:
+    """What the rows and bounds of a problem say."""
+
+    blocks: Blocks
+    coupling: _Coupling
+
+
+_frames: OfUnchanged["sparse.csc_array", tuple[_Frame | None]] = OfUnchanged()
+
+
+def _frame_of(problem: MatrixProblem) -> _Frame | None:
+    """Blocks and coupling rows; None where there is nothing to choose, or too much couples."""
+    same = (problem.row_lower, problem.row_upper, problem.lower, problem.upper)
+    known = _frames.get(problem.matrix, same)
+    if known is None:
+        blocks = find_blocks(problem)
+        coupling = None
+        if blocks is not None and blocks.columns.size:
+            coupling = _coupling_rows(problem, blocks.entries, blocks.rows)
+        known = (None if blocks is None or coupling is None else _Frame(blocks=blocks, coupling=coupling),)
+        _frames.put(problem.matrix, same, None, known)
+    return known[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Apart:
+    """The columns that may be of use, block by block, before equal blocks are merged: `choice` is theirs, but for
+    costs and offset. block_size, block_start (K,): columns of each block, from which position on. weight, mark (n,):
+    what costs are weighed by in signatures of blocks, and what uses add to them; block_mark (K,): what blocks do."""
+
+    choice: ChoiceProblem
+    block_start: IntVector
+    weight: NDArray[np.uint64]
+    mark: NDArray[np.uint64]
+    block_mark: NDArray[np.uint64]
+
+
+_aparts: OfUnchanged["sparse.csc_array", _Apart] = OfUnchanged()
+
+
+def _apart(problem: MatrixProblem, columns: IntVector, frame: _Frame) -> _Apart:
+    """The columns (ascending) by block."""
+    asked = columns.tobytes()
+    known = _aparts.get(problem.matrix, (frame,), asked)
+    if known is None:
+        known = _found_apart(problem, columns, frame)
+        _aparts.put(problem.matrix, (frame,), asked, known)
+    return known
+
+
+def _found_apart(problem: MatrixProblem, columns: IntVector, frame: _Frame) -> _Apart:
+    coupling, blocks = frame.coupling, frame.blocks
+    columns = columns[np.argsort(blocks.block[columns], kind="stable")]
+    block = blocks.block[columns]
+    is_all = columns.size == problem.num_columns and (np.diff(columns) == 1).all()
+    matrix = coupling.matrix if is_all else sparse.csr_array(coupling.matrix[columns])
+    first = np.flatnonzero(np.diff(block, prepend=-1))
+    size = np.diff(first, append=block.size)
+    required = blocks.required[block[first]]
+    random = np.random.default_rng(0)
+    weight = random.integers(2**64, size=(3, int(size.max())), dtype=np.uint64)
+    taken = matrix @ random.random(matrix.shape[1])
+    offset = np.arange(columns.size) - np.repeat(first, size)
+    return _Apart(
+        choice=ChoiceProblem(
+            cost=np.zeros(columns.size),
+            start=np.append(first, columns.size),
+            copies=np.ones(first.size, dtype=np.int64),
+            required=required,
+            coupling=matrix,
+            limit=coupling.limit,
+            rows=coupling.rows,
+            offset=0.0,
+            class_of=np.repeat(np.arange(first.size), size),
+            origin=columns,
+            origin_start=first,
+        ),
+        block_start=first,
+        weight=weight[0][offset],
+        mark=_bits(taken) * weight[1][offset],
+        block_mark=weight[2, size - 1] + required,
+    )
+
+
+def _bits(values: FloatVector) -> NDArray[np.uint64]:
+    """The bits of numbers, in reverse by bytes. Adding zero makes one of both zeros."""
+    return np.asarray((values + 0.0).view(np.uint64).byteswap())
 
 
 def _entries(problem: MatrixProblem) -> _Entries:
@@ -260,9 +371,10 @@ def _numbered(rows: IntVector, first: int, entries: _Entries, num_rows: int) -> 
     return every[kept], kept
 
 
-def _useless(problem: MatrixProblem, columns: IntVector, required: Mask, coupling: _Coupling) -> Mask:
+def _useless(problem: MatrixProblem, frame: _Frame) -> Mask:
     """Columns that gain nothing and free nothing, in blocks that may choose nothing instead."""
-    useless = (problem.sense.sign * problem.objective[columns] >= 0) & ~required
+    blocks, coupling, columns = frame.blocks, frame.coupling, frame.blocks.columns
+    useless = (problem.sense.sign * problem.objective[columns] >= 0) & ~blocks.required[blocks.block[columns]]
     negative = np.flatnonzero(coupling.matrix.data < 0)
     if negative.size:
         frees = np.zeros(problem.num_columns, dtype=np.bool_)
@@ -271,17 +383,14 @@ def _useless(problem: MatrixProblem, columns: IntVector, required: Mask, couplin
     return np.asarray(useless)
 
 
-def _merged(
-    problem: MatrixProblem, columns: IntVector, block: IntVector, required: Mask, coupling: _Coupling
-) -> ChoiceProblem:
-    """Choice problem over `columns`, sorted by `block`, with equal blocks as one class."""
+def _merged(problem: MatrixProblem, apart: _Apart) -> ChoiceProblem:
+    """Choice problem over the columns, with equal blocks as one class."""
+    choice, first, size = apart.choice, apart.block_start, apart.choice.size
+    columns, required, matrix = choice.origin, choice.required, choice.coupling
     cost = problem.sense.sign * problem.objective[columns]
-    is_all = columns.size == problem.num_columns and (np.diff(columns) == 1).all()
-    matrix = coupling.matrix if is_all else coupling.matrix[columns]
-    first = np.flatnonzero(np.diff(block, prepend=-1))
-    size = np.diff(first, append=block.size)
-    required = required[block[first]]
-    class_of_block, representative = _classes(cost, matrix, first, size, required)
+    class_of_block, representative = _classes(cost, apart)
+    if representative.size == first.size:
+        return replace(choice, cost=cost, offset=problem.sense.sign * problem.offset)
     is_kept = np.zeros(first.size, dtype=np.bool_)
     is_kept[representative] = True
     kept = np.flatnonzero(np.repeat(is_kept, size))
@@ -296,9 +405,9 @@ def _merged(
         start=np.concatenate([[0], np.cumsum(size[representative])]),
         copies=copies,
         required=required[representative],
-        coupling=matrix if kept.size == columns.size else sparse.csr_array(matrix[kept]),
-        limit=coupling.limit,
-        rows=coupling.rows,
+        coupling=sparse.csr_array(matrix[kept]),
+        limit=choice.limit,
+        rows=choice.rows,
         offset=problem.sense.sign * problem.offset,
         class_of=np.repeat(np.arange(copies.size), size[representative]),
         origin=columns[np.repeat(first[grouped], width) + within],
@@ -306,26 +415,17 @@ def _merged(
     )
 
 
-def _classes(
-    cost: FloatVector, matrix: "sparse.csr_array", first: IntVector, size: IntVector, required: Mask
-) -> tuple[IntVector, IntVector]:
+def _classes(cost: FloatVector, apart: _Apart) -> tuple[IntVector, IntVector]:
     """Class of every block, numbered by first appearance, and the first block of every class.
 
     Equality is guessed by a signature and then verified. It is one of bits, as sums of floats are the same for costs
     that differ by rounding; and of bytes in reverse, as of round numbers only the high ones differ, which a sum modulo
     2^64 would all but lose.
     """
-    random = np.random.default_rng(0)
-    offset = np.arange(cost.size) - np.repeat(first, size)
-    weight = random.integers(2**64, size=(3, int(size.max())), dtype=np.uint64)
-    taken = matrix @ random.random(matrix.shape[1])
-    # Adding zero makes one of both zeros.
-    parts = [
-        (values + 0.0).view(np.uint64).byteswap() * by[offset]
-        for values, by in zip((cost, taken), weight, strict=False)
-    ]
-    key = np.add.reduceat(parts[0] + parts[1], first)
-    key += weight[2, size - 1] + required
+    first, size, required = apart.block_start, apart.choice.size, apart.choice.required
+    key = np.add.reduceat(_bits(cost) * apart.weight + apart.mark, first) + apart.block_mark
+    if np.unique(key).size == first.size:
+        return np.arange(first.size), np.arange(first.size)
     _, appearance, guess = np.unique(key, return_index=True, return_inverse=True)
     order = np.argsort(appearance)
     rank = np.empty(order.size, dtype=np.int64)
@@ -333,7 +433,7 @@ def _classes(
     class_of_block, representative = rank[guess], appearance[order]
     twin = representative[class_of_block]
     are_alike = (size == size[twin]).all() and (required == required[twin]).all()
-    if are_alike and _are_equal(cost, matrix, first, size, twin):
+    if are_alike and _are_equal(cost, apart.choice.coupling, first, size, twin):
         return class_of_block, representative
     # Two blocks share a signature by chance: nothing is merged.
     return np.arange(first.size), np.arange(first.size)

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from models.allocation.block_check import kept_shape, node_sizes
 from models.allocation.plan_check import coverage_violations, is_right_score, score_violations
@@ -65,6 +66,15 @@ def allocation_violations(
     return [*issues, *score_violations(plan.score, keys, expected, objective, wanted="job")]
 
 
+@found_once
+def _shapes_of(configurations: ConfigurationSet) -> tuple[NDArray[Any], Mapping[_Shape, int], Mapping[str, int]]:
+    """The type (C,) of each configuration, configurations by shape, and the GPUs of a whole node of each type."""
+    kinds = [configurations.gpu_types[t] for t in configurations.type_index.tolist()]
+    counts = configurations.num_nodes.tolist(), configurations.num_gpus.tolist()
+    index = {shape: c for c, shape in enumerate(zip(kinds, *counts, strict=True))}
+    return np.array(kinds), index, node_sizes(index)
+
+
 class _There(NamedTuple):
     """A job in the configuration `c` of its allocation, -1 for none: its goodput there, 0 for none, and whether the row
     is normalised over it."""
@@ -93,15 +103,8 @@ class _Audit:
         self._cluster = snapshot.cluster
         machines = machines_of(snapshot.cluster)
         self._nodes, self._down = machines.nodes, machines.down
-        self._types = np.array(configurations.gpu_types)[configurations.type_index]
         self._num_gpus = configurations.num_gpus
-        self._index = {
-            (str(kind), int(n), int(m)): c
-            for c, (kind, n, m) in enumerate(
-                zip(self._types, configurations.num_nodes, configurations.num_gpus, strict=True)
-            )
-        }
-        self._node_size = node_sizes(self._index)
+        self._types, self._index, self._node_size = _shapes_of(configurations)
         self._priced = parameters.restart_price, tuple(self._node_size.items())
         # Configurations (J, C) over which rows are normalised, where there is a goodput.
         self._bounds = self._roll.each("own", np.bool_, self._bounded, same=(configurations,))

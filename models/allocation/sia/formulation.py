@@ -38,6 +38,7 @@ utility is a constant of the objective (0 when their shape is no configuration, 
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 
@@ -88,15 +89,15 @@ class SiaFormulation(Formulation):
 
     def solve(self, options: SolveOptions, monitor: SolveMonitor) -> SolveResult:
         """Solve; among plans of equal value the one that changes least is taken where costs have a step."""
-        options = replace(options, prices=self._known_prices())
+        start = options.warm_start if options.warm_start is not None else self.warm_start
+        options = replace(options, prices=self._known_prices(), warm_start=start)
         step = objective_step(self.problem.objective, self.instance.pair_jobs, options.relative_gap)
         if step is None or not self.problem.num_columns:
             tell_choice(self.instance, self.problem)
             return super().solve(options, monitor)
         changed = toward_present(self.problem, self.instance, step)
         tell_choice(self.instance, changed)
-        start = options.warm_start if options.warm_start is not None else self.warm_start
-        result = solve(changed, replace(options, warm_start=start), monitor)
+        result = solve(changed, options, monitor)
         return for_declared(result, self.problem, step, options.relative_gap)
 
     def unplaced(self) -> tuple[UnplacedJob, ...]:
@@ -108,17 +109,21 @@ class SiaFormulation(Formulation):
         if result.prices is None:
             return {}
         scarce = np.flatnonzero(result.prices > 0)
-        names = capacity_names(self.instance)
+        names = self._scarce_names
         first = self.problem.num_rows - len(names)
         if (scarce < first).any():
             names, first = row_names(self.instance), 0
         return {names[k - first]: float(result.prices[k]) for k in scarce.tolist()}
 
+    @cached_property
+    def _scarce_names(self) -> tuple[str, ...]:
+        return capacity_names(self.instance)
+
     def _known_prices(self) -> FloatVector | None:
         known = self.instance.parameters.prices
         if not known:
             return None
-        names = capacity_names(self.instance)
+        names = self._scarce_names
         if not known.keys() <= set(names):
             names = row_names(self.instance)
         prices = np.zeros(self.problem.num_rows)

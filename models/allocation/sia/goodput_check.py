@@ -22,9 +22,12 @@ from models.plan import JobAllocation, Plan
 from models.roll import roll_of
 from models.workload import Snapshot
 from stowplan.errors import Issue
+from stowplan.living import found_once
 
 _Fault = tuple[str, str]
 """At which field of the allocation, and what is wrong there."""
+_Shape = tuple[str, int, int, float | None]
+"""GPU type, nodes and GPUs, and the share of the bandwidth between nodes, where that tells configurations apart."""
 
 
 def goodput_violations(
@@ -95,15 +98,28 @@ def goodput_violations(
                 yield Issue(code="wrong_goodput", pointer=f"/allocations/{k}{field}", detail=detail)
 
 
+@found_once
+def _by_shape(configurations: ConfigurationSet) -> Mapping[_Shape, int]:
+    return _indexed(configurations, [None] * len(configurations))
+
+
+@found_once
+def _by_shape_and_share(configurations: ConfigurationSet) -> Mapping[_Shape, int]:
+    return _indexed(configurations, configurations.bandwidth_fraction.tolist())
+
+
+def _indexed(configurations: ConfigurationSet, shares: Sequence[float | None]) -> Mapping[_Shape, int]:
+    types = [configurations.gpu_types[t] for t in configurations.type_index.tolist()]
+    fields_of = configurations.num_nodes.tolist(), configurations.num_gpus.tolist()
+    return {shape: c for c, shape in enumerate(zip(types, *fields_of, shares, strict=True))}
+
+
 def _columns(
     configurations: ConfigurationSet, allocations: Sequence[JobAllocation | None], promised: Mapping[str, float] | None
 ) -> Iterator[int]:
     """The configuration of each allocation, of several with other shares of the bandwidth that which was promised; -1
     for none."""
-    types = [configurations.gpu_types[t] for t in configurations.type_index.tolist()]
-    fields_of = configurations.num_nodes.tolist(), configurations.num_gpus.tolist()
-    shares = [None] * len(types) if promised is None else configurations.bandwidth_fraction.tolist()
-    index = {shape: c for c, shape in enumerate(zip(types, *fields_of, shares, strict=True))}
+    index = _by_shape(configurations) if promised is None else _by_shape_and_share(configurations)
     share_of = {} if promised is None else promised
     for item in allocations:
         if item is None:

@@ -34,6 +34,8 @@ _WHERE = {"capacity": "", "blocks": " in blocks on one node", "whole_nodes": " a
 
 def unplaced_jobs(instance: SiaInstance, waiting: IntVector, counts: IntVector) -> tuple[UnplacedJob, ...]:
     """Explain the jobs `waiting` (indices) beside a plan that takes each configuration `counts` (C,) times."""
+    if not waiting.size:
+        return ()
     allowed = allowed_configurations([instance.jobs[i] for i in waiting], instance.configurations)
     explainer = _Explainer(
         instance=instance,

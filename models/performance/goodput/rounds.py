@@ -132,9 +132,15 @@ def _most_alike(asked: _Asked) -> _Round | None:
     with _keeping:
         gpu_types = asked.configurations.gpu_types
         rounds = [each for each in _kept if each.asked.configurations.gpu_types == gpu_types]
-    alike = [(sum(map(each.has, sample)), each) for each in rounds]
-    most, best = max(alike, key=lambda counted: counted[0], default=(0, None))
-    return best if most else None
+    most, best = 0, None
+    for each in rounds:
+        num_alike = sum(map(each.has, sample))
+        if num_alike > most:
+            most, best = num_alike, each
+        if most == len(sample):
+            # Nearly always the last one has all.
+            break
+    return best
 
 
 def _known(before: _Round, asked: _Asked, wanted: Mask) -> KnownPairs:

@@ -5,7 +5,7 @@ import zlib
 import pytest
 
 from api.store import texts
-from api.store.texts import Body, Part, deflated
+from api.store.texts import Body, Part, compressed, deflated
 
 
 class ShortOfMemory:
@@ -40,6 +40,12 @@ def test_a_text_of_parts_is_that_of_the_whole(num_parts: int) -> None:
     whole, of_parts = Body.of(b"".join(raw).decode()), Body.of_parts(map(Part.of, raw))
     # Decompressing compares the checksum.
     assert (of_parts.hash, of_parts.num_bytes, of_parts.text) == (whole.hash, whole.num_bytes, whole.text)
+
+
+@pytest.mark.parametrize("text", [b"", b"a", b"one behind the other, " * 5000])
+def test_what_is_compressed_is_a_whole_stream_whatever_came_before(text: bytes) -> None:
+    compressed(b"something else")
+    assert zlib.decompress(compressed(text)) == text
 
 
 def test_a_stream_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -161,3 +161,38 @@ def test_what_is_told_of_another_problem_is_not_believed() -> None:
         assert (find_structure(problem) is told) is (told is found)
         # What is made of the problem may be another one.
         assert replace(problem).choice is None
+
+
+def test_problems_that_differ_in_costs_alone_have_each_its_own_structure() -> None:
+    """Which columns are of use and which blocks are equal depends on costs; what rows and bounds say is found once."""
+    whole = choice_problem(1, num_blocks=5, num_clones=2)
+    rng = np.random.default_rng(0)
+    dear = np.where(rng.random(whole.num_columns) < 0.3, 1.0, whole.objective)
+    num_classes = []
+    for costs in (whole.objective, rng.uniform(-9.0, -1.0, whole.num_columns), dear, whole.objective):
+        here = replace(whole, objective=costs)
+        found, alone = find_structure(here), find_structure(replace(here, matrix=here.matrix.copy()))
+        assert found is not None
+        assert alone is not None
+        np.testing.assert_array_equal(found.coupling.toarray(), alone.coupling.toarray())
+        for field in fields(found):
+            if field.init and field.name != "coupling":
+                np.testing.assert_array_equal(getattr(found, field.name), getattr(alone, field.name), field.name)
+        num_classes.append(found.copies.size)
+    assert num_classes[0] == num_classes[3] == 5
+    assert num_classes[1] == 10
+    scarce = find_structure(replace(whole, row_upper=np.minimum(whole.row_upper, 3.0)))
+    assert scarce is not None
+    assert scarce.limit.tolist() == [3.0, 3.0]
+
+
+def test_what_few_columns_use_is_read_off_the_coupling_rows() -> None:
+    found = find_structure(choice_problem(2, num_blocks=7, num_clones=3))
+    assert found is not None
+    dense, columns = found.coupling.toarray(), np.array([1, 4, 5, 11])
+    assert found.usage_of(columns).tolist() == dense[columns].tolist()
+    assert found.usage_of(columns[:0]).shape == (0, 2)
+    counts = np.zeros(found.cost.size, dtype=np.int64)
+    assert found.used_by(counts).tolist() == [0.0, 0.0]
+    counts[columns] = [2, 1, 3, 1]
+    assert found.used_by(counts).tolist() == (counts @ dense).tolist()

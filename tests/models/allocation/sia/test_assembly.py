@@ -156,3 +156,20 @@ def test_what_is_solved_in_place_of_the_program_comes_with_its_own_choice_form()
     assert solved.objective.tolist() != formulation.problem.objective.tolist()
     assert solved.choice is not None
     assert_told_is_found(solved, may_be_untold=False)
+
+
+def test_rows_and_bounds_are_the_very_same_as_long_as_pairs_and_limits_are() -> None:
+    jobs = tuple(Job(id=f"j{k}", performance=table({("a", 1): 3.0, ("a", 2): 5.0 + k}), age_s=100.0) for k in range(3))
+
+    def assembled(jobs: tuple[Job, ...], num_gpus: int) -> MatrixProblem:
+        snapshot = Snapshot(cluster=cluster(node("n0", num_gpus=2), node("n1", num_gpus=num_gpus)), jobs=jobs)
+        return assemble(sia_instance(snapshot, SiaParameters(), PhaseClock()))
+
+    before = assembled(jobs, 2)
+    heavier = assembled((replace(jobs[0], weight=2.0), *jobs[1:]), 2)
+    assert heavier.matrix is before.matrix
+    assert heavier.row_upper is before.row_upper
+    assert heavier.objective.tolist() != before.objective.tolist()
+    scarce, fewer = assembled(jobs, 1), assembled(jobs[1:], 2)
+    assert scarce.row_upper.tolist() != before.row_upper.tolist()
+    assert fewer.num_columns < before.num_columns
