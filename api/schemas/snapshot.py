@@ -159,16 +159,17 @@ class JobDoc(Document):
     calibration: CalibrationSource | None = None
     """Measured coefficients of the performance model, or the name of a calibration."""
     remaining_s: NonNegative | None = None
-    """Gang, Gavel: how long the job is expected to run from now, or from its start while it waits, such as the rest of
-    its time limit (0: overdue, null: not known)."""
+    """Gang, Gavel, horizon: how long the job is expected to run from now, or from its start while it waits, such as the
+    rest of its time limit (0: overdue, null: not known)."""
     queue: Name | None = None
-    """Gang: whose quota the job counts against."""
+    """Gang, horizon: whose quota the job counts against."""
     attained_gpu_s: NonNegative = 0.0
     """GPUs x seconds for which the job had GPUs. Gang: the order las goes by it. ElasticFlow: above 0 it has begun."""
     attained_s: Annotated[dict[Name, NonNegative], Field(max_length=256)] | None = None
     """Gavel: GPU type -> seconds for which the job had GPUs of it (null: it had none yet)."""
     lasting: JobLastingDoc | None = None
-    """How long the job lasts from now, or from its start while it waits (null: `remaining_s`, where that is known)."""
+    """How long the job lasts from now, or from its start while it waits (null: `remaining_s`, where that is known).
+    Beside a calendar; horizon: without remaining_iterations as much is left as the job does in the mean of it."""
     calendar_entry: Name | None = None
     """The reservation of the calendar that the job belongs to."""
     earliest_start_s: NonNegative = 0.0

@@ -53,7 +53,7 @@ class Step:
 class Controller:
     """Takes over a cluster as it is, and decides until nothing happens any more.
 
-    prices: of the last plan, by the names of rows; what policies that start from prices are told.
+    prices: of the last plan that had some, by the names of rows; what policies that start from prices are told.
     """
 
     def __init__(
@@ -153,7 +153,9 @@ class Controller:
         started_s = time.process_time()
         outcome = self._planner(request)
         cpu_s = time.process_time() - started_s
-        self.prices = outcome.prices or self.prices
+        # Those of a program without a plan say that there is none.
+        if outcome.plan is not None and outcome.prices:
+            self.prices = outcome.prices
         actions = () if outcome.plan is None else difference(self._book.running, outcome.plan)
         self._book.note(actions, now_s)
         self._backend.act(actions, self._options.charge * cpu_s)

@@ -35,10 +35,9 @@ def remaining_samples(job: Job) -> float | None:
 def residual_s(job: Job) -> float | None:
     """Mean of the seconds that a job lasts from now, or from its start while it waits (mean residual life), by its
     distribution or else what is said; None where nobody knows."""
-    if job.lasting is not None:
-        return job.lasting.mean_s
+    life_s = job.remaining_s if job.lasting is None else job.lasting.mean_s
     # 0 says that it is overdue.
-    return job.remaining_s or None
+    return life_s or None
 
 
 def work_issues(pointer: str, job: Job, whose: str) -> Iterator[Issue]:

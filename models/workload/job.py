@@ -89,6 +89,8 @@ class Job(Living):
     Suika: `min_gpus` is the basic demand, `parallelism` the plan to start with, `parallel_plan` the one that runs, on
     exactly the GPUs of `current`; `expansions` are what the last plans added, oldest first.
     `calibration`: coefficients inverted from measurements, in place of those from data sheets.
+    Horizon: `queue` as for Gang; without `remaining_iterations` as much is left as a job does in the mean of `lasting`,
+    or in `remaining_s`.
     `lasting` is how long the job lasts from now, or from its start while it waits, as quantiles; `calendar_entry` names
     the reservation that it belongs to. A job that is planned ahead starts from `earliest_start_s` to `latest_start_s`
     from now (None: as late as the horizon).

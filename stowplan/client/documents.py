@@ -5718,12 +5718,12 @@ class JobDoc(TypedDict, closed=True):
     """
     remaining_s: NotRequired[float | None]
     """
-    Gang, Gavel: how long the job is expected to run from now, or from its start while it waits, such as the rest of
-    its time limit (0: overdue, null: not known).
+    Gang, Gavel, horizon: how long the job is expected to run from now, or from its start while it waits, such as the
+    rest of its time limit (0: overdue, null: not known).
     """
     queue: NotRequired[str | None]
     """
-    Gang: whose quota the job counts against.
+    Gang, horizon: whose quota the job counts against.
     """
     attained_gpu_s: NotRequired[float]
     """
@@ -5736,6 +5736,7 @@ class JobDoc(TypedDict, closed=True):
     lasting: NotRequired[JobLastingDoc | None]
     """
     How long the job lasts from now, or from its start while it waits (null: `remaining_s`, where that is known).
+    Beside a calendar; horizon: without remaining_iterations as much is left as the job does in the mean of it.
     """
     calendar_entry: NotRequired[str | None]
     """

@@ -4,7 +4,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from api.schemas.base import MAX_GPUS, Document, Epsilon, Name, NonNegative
+from api.schemas.base import MAX_GPUS, MAX_NAME_LENGTH, Document, Epsilon, Name, NonNegative
 from models.epsilon import EPSILON
 from models.policy import Parameters, Policy
 
@@ -13,11 +13,14 @@ Quotas = Annotated[
     Field(default_factory=dict, max_length=10_000, description="Queue -> most GPUs that its jobs may have together."),
 ]
 
+# A row is named by a kind, up to two names, and numbers; a queue has one for every interval.
+_Row = Annotated[str, Field(min_length=1, max_length=3 * MAX_NAME_LENGTH)]
+
 Prices = Annotated[
-    dict[Name, NonNegative],
+    dict[_Row, NonNegative],
     Field(
         default_factory=dict,
-        max_length=10_000,
+        max_length=100_000,
         description="`prices` of an earlier plan, a start for solvers that price capacity. They change no optimum, and "
         "those of what this cluster has not are left out.",
     ),

@@ -71,7 +71,9 @@ def work_left(
         if (samples := remaining_samples(job)) is not None:
             said[job.id] = samples
         elif (life_s := residual_s(job)) is not None:
-            speed = min(known.values(), default=0.0)
+            own = job.reservation
+            reserved = [known[shape] for shape in known if own and (shape[0], shape[2]) == (own.gpu_type, own.num_gpus)]
+            speed = min(reserved or known.values(), default=0.0)
             if job.id in runs:
                 shape, held = has(job), sum(len(part.gpus) for part in job.current or ())
                 speed = known.get(shape or NOWHERE, unit[job.id] * held)

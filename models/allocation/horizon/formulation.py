@@ -208,8 +208,8 @@ class HorizonFormulation(Formulation):
         return overbooked(self.instance.sia)
 
     def prices(self, result: SolveResult) -> Mapping[str, float]:  # noqa: ARG002 - by its signature
-        """What one more GPU is worth, in seconds of the mean time: now by the rows of the present, later by type and
-        interval."""
+        """What one more GPU is worth, in the objective (seconds of the mean time, and what jobs pay that may wait no
+        more): now by the rows of the present, later by type and interval."""
         return self._prices
 
     def extract(self, incumbent: FloatVector, clock: PhaseClock) -> Plan:

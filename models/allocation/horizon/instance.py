@@ -323,10 +323,16 @@ def _per_gpu(base: SiaInstance, goodput: FloatMatrix, slowest: FloatVector) -> F
 
 
 def _usual(base: SiaInstance, goodput: FloatMatrix, slowest: FloatVector, unit: FloatVector, i: int) -> float:
-    """Goodput of job i as it runs, in no configuration by `unit`; where it is slowest while it waits."""
+    """Goodput of job i as it runs, in no configuration by `unit`; while it waits on what it reserves, or else where it
+    is slowest."""
     running, current = base.taken.running.get(base.jobs[i].id), base.utility.current[i]
     if running is None:
-        return float(slowest[i])
+        reservation, known = base.jobs[i].reservation, base.configurations
+        if reservation is None or reservation.gpu_type not in known.gpu_types:
+            return float(slowest[i])
+        is_type = known.type_index == known.gpu_types.index(reservation.gpu_type)
+        reserved = goodput[i, is_type & (known.num_gpus == reservation.num_gpus) & (goodput[i] > 0)]
+        return float(reserved.min() if reserved.size else slowest[i])
     as_it_runs = float(goodput[i, current]) if current >= 0 else 0.0
     return as_it_runs or float(unit[i]) * num_gpus_of(running)
 

@@ -127,7 +127,7 @@ class HorizonParameters(Parameters):
 
     def started_from(self, prices: Mapping[str, float]) -> "HorizonParameters":
         """Search from there."""
-        return replace(self, prices=prices)
+        return replace(self, prices=prices or self.prices)
 
     def _raise_for_terms(self) -> None:
         """Check what goes with completion times."""

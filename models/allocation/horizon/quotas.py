@@ -1,8 +1,8 @@
 """What the jobs of a queue may have together, now and on average later. Pure NumPy.
 
-A quota is for all jobs of a queue but those with a reservation in the calendar, whose nodes are theirs beside it. What
-its pinned jobs hold is taken from it, even when these jobs have ended; what its other jobs reserve they have, whatever
-the quota.
+A quota is for all jobs of a queue but those with a reservation in the calendar, wherever these run: a reservation is
+granted beside it. What its pinned jobs hold is taken from it, even when these jobs have ended; what its other jobs
+reserve they have, whatever the quota.
 """
 
 from dataclasses import dataclass

@@ -56,6 +56,11 @@ class _Explainer:
         own = np.arange(*np.searchsorted(found.job, (i, i + 1)).tolist())
         stays = own[(found.now[own] == current) & (found.at[own] == 0)] if current >= 0 else own[:0]
         if not stays.size:
+            quotas = it.quotas
+            if current >= 0 and quotas is not None and not quotas.fits(it.sia.configurations.num_gpus)[i, current]:
+                q = int(quotas.queue[i])
+                detail = f"cannot go on as it runs: the quota of queue {quotas.names[q]!r} is {quotas.most[q]}"
+                return ChangeReason(detail=detail, counts={"quota": quotas.most[q]})
             return ChangeReason(detail="cannot go on as it runs: that is none of what it may have now", counts={})
         (stay,) = stays.tolist()
         ends_s, stays_s = float(self._share[own] @ found.ends_s[own]), float(found.ends_s[stay])

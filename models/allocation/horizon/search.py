@@ -378,7 +378,9 @@ class Search:
         if known.keys().isdisjoint(names):
             # Rows of the tail, and what is in them, are too many for a sample to say their prices.
             return np.zeros(num_rows) if it.num_tail else None
-        return np.pad([known.get(name, 0.0) for name in names], (0, num_rows - len(names)))
+        # Prices beyond all costs say that no point keeps the rows (`sifting`), which those of another program do not.
+        given = np.array([known.get(name, 0.0) for name in names]).clip(max=np.abs(it.cost).max(initial=0.0))
+        return np.pad(given, (0, num_rows - len(names)))
 
     def _note_prices(self, relaxed: ChoiceProblem, prices: FloatVector) -> None:
         """Prices of GPUs, by the names of the rows, and what schedules take at these."""
@@ -386,7 +388,8 @@ class Search:
         names = (*now_rows(it)[2], *capacity_names(it))
         of_gpus = prices[: len(names)]
         of_rows = np.concatenate([of_gpus, np.zeros(prices.size - of_gpus.size)])
-        self.rent = (relaxed.coupling @ of_rows)[: len(it.schedules)]
+        # What jobs pay that may wait no more is no time of theirs, and in the prices of what they wait for.
+        self.rent = None if self._of_times < 1.0 else (relaxed.coupling @ of_rows)[: len(it.schedules)]
         scarce = of_gpus > _ROUNDED * of_gpus.max(initial=0.0)
         self.prices = {names[k]: float(of_gpus[k]) for k in np.flatnonzero(scarce).tolist()}
 

@@ -21,8 +21,8 @@ from models.wording import counted
 from stowplan.arrays import IntVector
 
 # Reasons of Sia's that are about what others got, or about its own objective.
-_COMPETING = {"outcompeted", "queue_penalty_too_low", "within_gap"}
-_QUOTA = "quota"
+_OUTCOMPETED, _QUOTA = "outcompeted", "quota"
+_COMPETING = {_OUTCOMPETED, "queue_penalty_too_low", "within_gap"}
 _UNDECIDED = "the solve ended at a limit before it was decided whether it starts now; in the best plan until then it "
 
 
@@ -34,13 +34,15 @@ def with_quotas(
     if quotas is None:
         return tuple(unplaced)
     num_gpus, starts = instance.sia.configurations.num_gpus, np.flatnonzero((chosen >= 0) & (quotas.queue >= 0))
+    # What fits no free GPUs even alone is no matter of quotas.
+    able_alone = instance.sia.utility.runnable & instance.sia.rows.fits_alone()
     used = np.zeros(quotas.left.size, dtype=np.int64)
     np.add.at(used, quotas.queue[starts], num_gpus[chosen[starts]])
     place = row_of(instance.sia.snapshot)
     found = []
     for item in unplaced:
         i = place[item.job_id]
-        q, able = int(quotas.queue[i]), num_gpus[instance.sia.utility.runnable[i]]
+        q, able = int(quotas.queue[i]), num_gpus[able_alone[i]]
         if q >= 0 and able.size and able.min() > quotas.left[q] - used[q]:
             item = _over_quota(item, quotas, q, int(able.min()), int(used[q]))
         found.append(item)
@@ -49,17 +51,21 @@ def with_quotas(
 
 def _over_quota(item: UnplacedJob, quotas: Quotas, q: int, least: int, used: int) -> UnplacedJob:
     queue, most, others = f"queue {quotas.names[q]!r}", quotas.most[q], int(quotas.kept[q]) + used
+    more = f"raise the quota of {queue} by {counted(least + others - most, 'GPU')}"
     if least > most:
-        detail, remedy = f"the quota of {queue} is {most}", "let the job have fewer GPUs"
+        detail = f"the quota of {queue} is {most}" + (f", others of its jobs have {others}" if others else "")
+        remedy = f"{more}, or let the job have fewer GPUs"
     else:
         detail = f"{queue} has too few GPUs left: of its quota of {most} others of its jobs have {others}"
-        remedy = "wait for its jobs"
+        remedy = f"{more}, or wait for its jobs"
+        if item.reason == _OUTCOMPETED:
+            remedy = "wait for its jobs; with a higher quota it would lack free GPUs, too"
     return replace(
         item,
         reason=_QUOTA,
         detail=f"{detail}; it needs {counted(least, 'GPU')}",
         counts={"least_gpus": least, "quota": most, "quota_left": max(0, most - others)},
-        remedy=f"raise the quota of {queue} by {counted(least + others - most, 'GPU')}, or {remedy}",
+        remedy=remedy,
     )
 
 
@@ -98,7 +104,7 @@ def _explained(
     if not is_proven:
         detail = f"{_UNDECIDED}{detail}"
         return replace(item, reason="not_decided", detail=detail, counts=counts)
-    fits = item.reason not in {"outcompeted", _QUOTA}
+    fits = item.reason not in {_OUTCOMPETED, _QUOTA}
     return replace(item, reason="later_is_better" if fits else item.reason, detail=detail, counts=counts)
 
 

@@ -30,6 +30,7 @@ def policy_issues(snapshot: Snapshot, parameters: HorizonParameters) -> list[Iss
         *found,
         *_ignored(snapshot, "deadline_s", "lateness is 0", is_used=parameters.lateness > 0),
         *_ignored(snapshot, "queue", "there are no quotas", is_used=bool(parameters.quotas)),
+        *_ignored(snapshot, "lasting", "the objective is goodput", is_used=by_time or bool(snapshot.calendar)),
         *queue_warnings(snapshot, parameters.quotas),
         *_horizon_warnings(snapshot, parameters),
     ]

@@ -14,7 +14,9 @@ from api.cli.files import load_request
 from api.common.examples import examples
 from api.convert.outcome import outcome_from_document, outcome_to_document
 from api.convert.snapshot import snapshot_from_document, snapshot_to_document
+from api.schemas.limits import MAX_NAME_LENGTH
 from api.schemas.plan import OutcomeDoc, TimingsDoc
+from api.schemas.policies.horizon import HorizonParametersDoc
 from api.schemas.request import PLAN_BODY
 from api.schemas.snapshot import SNAPSHOT
 from models.allocation.sia.parameters import SiaParameters
@@ -502,3 +504,9 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     path.write_text("{\n  nope")
     with pytest.raises(FileFormatError, match=r"broken\.json: is not JSON: .* line 2 column 3"):
         load_request(path)
+
+
+def test_prices_of_rows_of_the_longest_names_are_taken_back() -> None:
+    longest = "n" * MAX_NAME_LENGTH
+    names = {f"quota[{longest}]@15": 1.0, f"rooms[{longest},{longest},8]@3": 2.0}
+    assert HorizonParametersDoc.model_validate({"prices": names}).prices == names

@@ -1,6 +1,7 @@
 """Plans over a horizon begin at the prices of the last one, also in a replay that another process goes on with."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -9,7 +10,9 @@ from executor.simulation.replay import Replay, ReplayState
 from executor.simulation.setup import ReplaySetup
 from models.allocation.horizon.parameters import HorizonParameters
 from models.allocation.sia.parameters import SiaParameters
+from models.plan import PlanOutcome, PlanRequest
 from models.policy import Parameters
+from solver.result import TerminationReason
 from stowplan.records import from_document, to_json
 from tests.executor.simulation.scenes import Watched
 from tests.models.placement.scenes import cluster, node
@@ -56,6 +59,29 @@ def test_decisions_begin_at_the_prices_of_the_one_before(num_steps: int) -> None
     assert told[0] == {}
     assert all(told[2:5])
     assert prices(went_on) == told[-len(went_on.requests) :]
+
+
+def test_prices_that_are_given_are_those_of_the_first_decision() -> None:
+    watched, prices = Watched(), {"capacity[a]": 3.0}
+    Replay(setup_of(HorizonParameters(prices=prices)), planner=watched).run()
+    told = [request.parameters for request in watched.requests]
+    assert [parameters.prices for parameters in told if isinstance(parameters, HorizonParameters)][:2] == [prices] * 2
+
+
+def test_a_decision_without_a_plan_leaves_no_prices() -> None:
+    """Those of a program that has no point say so, whatever comes then."""
+    watched = Watched()
+
+    def planner(request: PlanRequest) -> PlanOutcome:
+        outcome = watched(request)
+        if len(watched.requests) != 3:
+            return outcome
+        none = TerminationReason.INFEASIBLE
+        return replace(outcome, plan=None, objective=None, termination=none, prices={"capacity[a]": 1e7})
+
+    Replay(setup_of(HorizonParameters()), planner=planner).run()
+    told = [request.parameters for request in watched.requests]
+    assert all(max(each.prices.values(), default=0.0) < 1e3 for each in told if isinstance(each, HorizonParameters))
 
 
 def test_others_begin_anew() -> None:

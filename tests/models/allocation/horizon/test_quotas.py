@@ -19,6 +19,7 @@ from tests.models.allocation.horizon.test_check import PARAMETERS, job, solved
 from tests.models.allocation.horizon.test_plans import planned
 from tests.models.placement.scenes import cluster, node, on
 from topology.calendar import CalendarEntry, EntryKind
+from topology.cluster import NodeState
 
 
 def two(**said: Any) -> Snapshot:
@@ -79,7 +80,10 @@ def test_who_stays_counts_and_what_is_reserved_is_had() -> None:
     assert given(plan) == {"first": 1, "other": 1}
     (waits,) = plan.unplaced
     # What is reserved is its quota then, also when that job has ended.
-    assert waits.detail.startswith("the quota of queue 'q' is 0; it needs 1 GPU; it is planned to start in about 60 s")
+    told = (
+        "the quota of queue 'q' is 0, others of its jobs have 1; it needs 1 GPU; it is planned to start in about 60 s"
+    )
+    assert waits.detail.startswith(told)
     assert waits.remedy == "raise the quota of queue 'q' by 2 GPUs, or let the job have fewer GPUs"
 
 
@@ -88,6 +92,37 @@ def test_a_job_beyond_a_quota_that_was_lowered_is_stopped() -> None:
     _, plan, _ = solved(replace(two(), jobs=running), replace(PARAMETERS, quotas={"q": 1}))
     assert given(plan) == {"first": 1, "other": 1}
     assert [(item.job_id, item.reason, item.preempted) for item in plan.unplaced] == [("second", "quota", True)]
+
+
+def test_a_running_job_beyond_its_quota_shrinks_and_is_told_so() -> None:
+    large = job("large", 900.0, {1: 1.0, 2: 1.8, 4: 3.0}, queue="q", current=on({"n": (0, 1, 2, 3)}))
+    snapshot = Snapshot(cluster=cluster(node("n", 4)), jobs=(large,))
+    _, plan, _ = solved(snapshot, replace(PARAMETERS, quotas={"q": 2}))
+    (found,) = plan.allocations
+    assert found.num_gpus == 2
+    assert found.why is not None
+    assert found.why.detail == "cannot go on as it runs: the quota of queue 'q' is 2"
+    assert found.why.counts == {"quota": 2}
+
+
+def test_what_fits_no_free_gpus_is_no_matter_of_quotas() -> None:
+    """Of four GPUs, which `wide` needs, one node is down; then another job has them, and a higher quota alone helps no
+    more."""
+    wide, other = job("wide", 900.0, {4: 3.0}, queue="q"), job("other", 900.0, {1: 1.0}, queue="q")
+    down = replace(node("n", 4), state=NodeState.DRAINED)
+    _, plan, _ = solved(
+        Snapshot(cluster=cluster(down, node("m", 1)), jobs=(wide, other)), replace(PARAMETERS, quotas={"q": 4})
+    )
+    assert [(item.job_id, item.reason) for item in plan.unplaced] == [("wide", "capacity")]
+    runs = replace(other, current=on({"n": (0,)}), preemptible=False)
+    _, plan, _ = solved(
+        Snapshot(cluster=cluster(node("n", 4)), jobs=(wide, runs)), replace(PARAMETERS, quotas={"q": 4})
+    )
+    assert [(item.job_id, item.reason) for item in plan.unplaced] == [("wide", "capacity")]
+    waits = replace(two(), cluster=cluster(node("n", 1)))
+    _, plan, _ = solved(waits, replace(PARAMETERS, quotas={"q": 1}))
+    told = {item.job_id: item.remedy for item in plan.unplaced}
+    assert told["second"] == "wait for its jobs; with a higher quota it would lack free GPUs, too"
 
 
 def test_nodes_that_the_calendar_reserves_are_beside_the_quota() -> None:

@@ -46,6 +46,16 @@ def test_who_makes_room_is_told_what_that_saves_the_others() -> None:
     assert counts["others_lose_s"] > 60
 
 
+def test_what_a_job_pays_that_may_wait_no_more_is_no_time_of_others() -> None:
+    """Its penalty is in the prices: nobody is told that so much is lost."""
+    runs = job("runs", 3000.0, {1: 1.0, 2: 1.9}, current=on({"n": (0, 1)}), age_s=OLD_S)
+    old = [job(name, 2000.0, {1: 1.0}, age_s=OLD_S) for name in ("x", "y", "z")]
+    _, plan, _ = solved(Snapshot(cluster=cluster(node("n", 2)), jobs=(runs, *old)), PARAMETERS)
+    assert plan.unplaced
+    assert not any("others_lose_s" in item.counts for item in plan.unplaced)
+    assert not any("others_lose_s" in counts for _, _, counts in reasons(plan).values())
+
+
 def test_who_cannot_go_on_as_it_runs_is_told_so() -> None:
     odd = job("odd", 3000.0, FAST, current=on({"n": (0, 1, 2)}))
     _, plan, _ = solved(Snapshot(cluster=cluster(node("n", 4)), jobs=(odd,)), PARAMETERS)

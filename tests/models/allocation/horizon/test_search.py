@@ -370,7 +370,7 @@ def test_a_search_begins_at_the_prices_of_the_plan_before(monkeypatch: pytest.Mo
         firsts.append(prices)
         return sift(problem, tolerance, prices, *rest)
 
-    snapshot = timed_snapshot(dice(3), num_jobs=12)
+    snapshot = timed_snapshot(dice(0), num_jobs=12)
     parameters = replace(PARAMETERS, tail=tail)
     monkeypatch.setattr(search, "sift", recording)
 
@@ -383,12 +383,17 @@ def test_a_search_begins_at_the_prices_of_the_plan_before(monkeypatch: pytest.Mo
     assert {name.partition("[")[0] for name in prices} >= {"capacity", "blocks"}
     warm, _ = planned({**prices, "capacity[gone]@1": 7.0})
     other, _ = planned({"capacity[gone]@1": 7.0})
-    without, first, gone = firsts
+    without, first, gone, *_ = firsts
     assert first is not None
     assert sorted(first[first > 0]) == pytest.approx(sorted(prices.values()))
     for none in (without, gone):
         assert none is None if tail == 0 else not np.any(none)
+    assert cold.objective is not None
     assert warm.objective == pytest.approx(cold.objective)
     assert other.objective == pytest.approx(cold.objective)
+    # Beyond all costs prices would be taken for a proof that there is no plan.
+    dear, _ = planned(dict.fromkeys(prices, 1e300))
+    assert dear.termination is TerminationReason.OPTIMAL
+    assert dear.objective == pytest.approx(cold.objective)
     with pytest.raises(InputError, match=r"the price of capacity\[a\] is -1; must be finite and at least 0"):
         HorizonParameters(prices={"capacity[a]": -1})

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 
 from models.allocation.horizon.validation import policy_issues
 from models.forecast.lasting import Lasting
-from models.workload import Job, Snapshot
+from models.workload import Job, Reservation, Snapshot
 from tests.models.allocation.horizon.scenes import instance_of, random_parameters, timed_snapshot
 from tests.models.allocation.horizon.test_check import PARAMETERS, job
 from tests.models.allocation.horizon.test_plans import planned
@@ -45,6 +45,18 @@ def test_what_is_left_is_done_in_the_mean_of_how_long_it_lasts() -> None:
 def test_a_job_in_no_configuration_does_as_much_as_its_gpus() -> None:
     (found,) = left_s(silent("odd", current=on({"n": (0, 1, 2)}), lasting=LASTING))
     assert found == pytest.approx([3 * MEAN_S, 3 * MEAN_S / 1.6, 3 * MEAN_S / 2])
+
+
+def test_a_job_with_a_reservation_lasts_as_long_on_what_it_reserves() -> None:
+    own = silent("own", remaining_s=40.0, reservation=Reservation(gpu_type="a", num_gpus=4))
+    (found,) = left_s(own)
+    assert found[2] == pytest.approx(40.0)
+
+
+def test_a_life_of_nothing_is_none() -> None:
+    over = Lasting(probabilities=(1.0,), seconds=(0.0,))
+    found = left_s(silent("known", remaining_s=40.0), silent("over", lasting=over))
+    assert [each[0] for each in found] == pytest.approx([40.0, 40.0])
 
 
 def test_who_is_overdue_or_silent_has_what_others_have() -> None:
