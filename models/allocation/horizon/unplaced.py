@@ -53,10 +53,10 @@ def _over_quota(item: UnplacedJob, quotas: Quotas, q: int, least: int, used: int
     queue, most, others = f"queue {quotas.names[q]!r}", quotas.most[q], int(quotas.kept[q]) + used
     more = f"raise the quota of {queue} by {counted(least + others - most, 'GPU')}"
     if least > most:
-        detail = f"the quota of {queue} is {most}" + (f", others of its jobs have {others}" if others else "")
+        detail = f"the quota of {queue} is {most}" + (f", other jobs have {others}" if others else "")
         remedy = f"{more}, or let the job have fewer GPUs"
     else:
-        detail = f"{queue} has too few GPUs left: of its quota of {most} others of its jobs have {others}"
+        detail = f"{queue} has too few GPUs left: of its quota of {most} other jobs have {others}"
         remedy = f"{more}, or wait for its jobs"
         if item.reason == _OUTCOMPETED:
             remedy = "wait for its jobs; with a higher quota it would lack free GPUs, too"

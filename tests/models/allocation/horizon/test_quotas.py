@@ -43,7 +43,7 @@ def test_jobs_of_a_queue_wait_for_each_other() -> None:
     (waits,) = plan.unplaced
     assert waits.reason == "quota"
     assert waits.detail.startswith(
-        "queue 'q' has too few GPUs left: of its quota of 1 others of its jobs have 1; it needs 1 GPU; "
+        "queue 'q' has too few GPUs left: of its quota of 1 other jobs have 1; it needs 1 GPU; "
         "it is planned to start in about 60 s on 1 a GPU; to start now on 1 a GPU would cost others"
     )
     assert waits.counts.items() >= {"least_gpus": 1, "quota": 1, "quota_left": 0, "planned_start_s": 60}.items()
@@ -81,7 +81,7 @@ def test_who_stays_counts_and_what_is_reserved_is_had() -> None:
     (waits,) = plan.unplaced
     # What is reserved is its quota then, also when that job has ended.
     told = (
-        "the quota of queue 'q' is 0, others of its jobs have 1; it needs 1 GPU; it is planned to start in about 60 s"
+        "the quota of queue 'q' is 0, other jobs have 1; it needs 1 GPU; it is planned to start in about 60 s"
     )
     assert waits.detail.startswith(told)
     assert waits.remedy == "raise the quota of queue 'q' by 2 GPUs, or let the job have fewer GPUs"
