@@ -101,7 +101,8 @@ def _explained(
             f"; to start now on {gpus_of(shape, outlook)} would cost others {about(others_s)} of their time in all"
         )
         counts["others_lose_s"] = round(others_s)
-    if not is_proven:
+    # What its queue has left of its quota is true of this plan, whether there is a better one or not.
+    if not is_proven and not by_quota:
         detail = f"{_UNDECIDED}{detail}"
         return replace(item, reason="not_decided", detail=detail, counts=counts)
     fits = item.reason not in {_OUTCOMPETED, _QUOTA}

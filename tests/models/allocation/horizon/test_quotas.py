@@ -69,6 +69,17 @@ def test_quotas_hold_in_later_intervals() -> None:
     assert result.objective == pytest.approx((300 + 0.2 * 360 + 0.8 * 660) / 2)
 
 
+def test_a_queue_without_gpus_is_the_reason_also_where_the_solve_has_ended_early() -> None:
+    formulation = formulate_horizon(two(), replace(PARAMETERS, quotas={"q": 1}), PhaseClock())
+    result = formulation.solve(SolveOptions(solver="auto", time_limit_s=1e-9), SolveMonitor())
+    assert result.incumbent is not None
+    plan = formulation.extract(result.incumbent, PhaseClock())
+    (waits,) = [item for item in plan.unplaced if item.reason == "quota"]
+    assert waits.detail.startswith(
+        "queue 'q' has too few GPUs left: of its quota of 1 other jobs have 1; it needs 1 GPU"
+    )
+
+
 def test_who_stays_counts_and_what_is_reserved_is_had() -> None:
     stays = two(current=on({"n": (0,)}), preemptible=False)
     _, plan, _ = solved(stays, replace(PARAMETERS, quotas={"q": 1}))
@@ -80,9 +91,7 @@ def test_who_stays_counts_and_what_is_reserved_is_had() -> None:
     assert given(plan) == {"first": 1, "other": 1}
     (waits,) = plan.unplaced
     # What is reserved is its quota then, also when that job has ended.
-    told = (
-        "the quota of queue 'q' is 0, other jobs have 1; it needs 1 GPU; it is planned to start in about 60 s"
-    )
+    told = "the quota of queue 'q' is 0, other jobs have 1; it needs 1 GPU; it is planned to start in about 60 s"
     assert waits.detail.startswith(told)
     assert waits.remedy == "raise the quota of queue 'q' by 2 GPUs, or let the job have fewer GPUs"
 
