@@ -129,8 +129,8 @@ COMMANDS: Mapping[str, LazyCommand] = {
         "benchmarks.performance.gpu_steps:main",
         "Measure steps of whole models on one GPU against the performance model.",
     ),
-    "gpu-systems": LazyCommand(
-        "benchmarks.performance.gpu_systems:main", "Fit calibrations of the native engine to steps of one GPU."
+    "gpu-priors": LazyCommand(
+        "benchmarks.performance.gpu_priors:main", "Hold priors of the native engine against steps of one GPU."
     ),
     "engine-steps": LazyCommand(
         "benchmarks.performance.engine_steps:main",

@@ -1,6 +1,7 @@
 """What the trainer does not know of a model, whatever the plan."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from executor.training_options import EngineName, fault
 from models.software import Software
@@ -20,10 +21,10 @@ _NOT_TRAINED = {
     "post_norms": "norms behind attention and feed-forward part",
 }
 
-# What plans may be made for to be run by an engine: the native one runs what is planned for DeepSpeed, too.
+# What plans may be made for to be run by an engine: the native one runs what is planned for others, too.
 _SOFTWARE = {
     EngineName.DEEPSPEED: (Software.DEEPSPEED,),
-    EngineName.NATIVE: (Software.DEEPSPEED, Software.TORCH_EAGER),
+    EngineName.NATIVE: (Software.NATIVE, Software.DEEPSPEED, Software.TORCH_EAGER),
 }
 
 _ZERO_STAGES = {EngineName.DEEPSPEED: (1,), EngineName.NATIVE: (1, 2, 3)}
@@ -56,6 +57,14 @@ def model_faults(model: Transformer, engine: EngineName = EngineName.DEEPSPEED) 
     if model.zero_stage not in _ZERO_STAGES[engine]:
         detail = f"is {model.zero_stage}; the trainer runs {_ZERO_REASONS[engine]}"
         yield fault("zero_stage", "model/zero_stage", detail)
+
+
+def run_by(model: Transformer, engine: EngineName | None) -> Transformer:
+    """A model as an engine runs it, which is what predicts it: the native one has priors of its own, whatever of what
+    it runs a plan was made for. Sequences are split as they were planned to be."""
+    if engine is not EngineName.NATIVE or model.software not in _SOFTWARE[engine]:
+        return model
+    return replace(model, software=Software.NATIVE, sequence_parallel=model.splits_sequences)
 
 
 def _mixture_faults(model: Transformer, engine: EngineName) -> Iterator[Issue]:

@@ -10,12 +10,14 @@ from types import MappingProxyType
 class Software(StrEnum):
     """The software that runs a plan.
 
-    deepspeed: DeepSpeed with its pipeline engine, which Stowplan's own executor uses. megatron-lm: Megatron-LM before
-    its core (2021): attention is not fused. megatron-core: Megatron-Core, NeMo and Megatron-Bridge, with Transformer
-    Engine. torch: PyTorch's own parallelism, compiled (torchtitan, llm-foundry). torch-eager: the same, not compiled.
+    deepspeed: DeepSpeed with its pipeline engine, which Stowplan's own executor uses. native: that executor's own
+    engine. megatron-lm: Megatron-LM before its core (2021): attention is not fused. megatron-core: Megatron-Core, NeMo
+    and Megatron-Bridge, with Transformer Engine. torch: PyTorch's own parallelism, compiled (torchtitan, llm-foundry).
+    torch-eager: the same, not compiled.
     """
 
     DEEPSPEED = "deepspeed"
+    NATIVE = "native"
     MEGATRON_LM = "megatron-lm"
     MEGATRON_CORE = "megatron-core"
     TORCH = "torch"
@@ -56,6 +58,7 @@ class Features:
 # under DeepSpeed its trainer has one checkpointing of all layers.
 # Loss: that of our trainer, as that of torch without compiling, keeps logits as they came, in fp32, and their gradient;
 # the native engine's peak on an H200 says so (`python -m benchmarks gpu-steps --again`), DeepSpeed's has not been read.
+# native: what `executor.trainable` and `executor.layout_faults` do not refuse.
 # Megatron: arguments of its training scripts; ZeRO 1 is its distributed optimiser; MXFP8 is that of Transformer Engine.
 # `--recompute-num-layers` and `--recompute-granularity` are read by every rank for itself. Its core has
 # `--context-parallel-size` and `--expert-model-parallel-size`, that of 2021 has neither.
@@ -75,6 +78,9 @@ FEATURES = MappingProxyType(
             context_parallel=False,
             expert_parallel=False,
             recomputes_by_stage=False,
+        ),
+        Software.NATIVE: Features(
+            fused_loss=False, fp8=False, pipeline_zero=3, context_parallel=False, zero_bubble=True
         ),
         Software.MEGATRON_LM: Features(
             fused_attention=False, fp8=False, overlaps_sends=False, context_parallel=False, expert_parallel=False

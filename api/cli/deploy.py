@@ -36,7 +36,7 @@ from api.deployments.choice import (
 from api.schemas.deployment import DeploymentBody, ReconfigureBody
 from api.schemas.deployment_answer import ProjectionDoc
 from executor.bundle import write_bundle
-from executor.deployment import LaunchOptions
+from executor.deployment import Deployment, LaunchOptions
 from executor.feedback.run import given_cluster
 from executor.launch.backends import BACKENDS, launch_backend
 from executor.launch.base import LaunchError
@@ -45,7 +45,6 @@ from executor.rank_table import hosts_of
 from executor.supervision import Supervisor
 from executor.training_job import SYNTHETIC_DATA
 from executor.training_options import Decay, EngineName
-from models.transformer import Transformer
 from models.wording import counted
 from stowplan.errors import FileFormatError, InputError, Issue, Severity, pointer_of
 
@@ -239,7 +238,7 @@ def redeploy_command(
     present = Supervisor(root, launch_backend("local")).deployment()
     supervisor = Supervisor(root, launch_backend(present.launch.backend))
     out = console.output()
-    asked = _change(file, source, present.model, {"hosts": hosts, "job": job, "request": request})
+    asked = _change(file, source, present, {"hosts": hosts, "job": job, "request": request})
     if asked is not None:
         body = asked.model_copy(update={"project": asked.project or project})
         known, own = given_cluster(root), set(present.plan.gpus)
@@ -259,7 +258,7 @@ def redeploy_command(
 
 
 def _change(
-    file: Path | None, source: Path | None, present: Transformer, options: Mapping[str, Any]
+    file: Path | None, source: Path | None, present: Deployment, options: Mapping[str, Any]
 ) -> ReconfigureBody | None:
     """What a deployment is to be moved to, in FILE or as a planner wrote it; None: it stays as it is."""
     if source is not None:

@@ -17,10 +17,11 @@ from api.convert.job_model import transformer_to_document
 from api.convert.parallel_plan import plan_to_document
 from api.convert.reading import read_document
 from api.schemas.deployment import DeploymentBody, ReconfigureBody
+from executor.deployment import Deployment
 from executor.export.job import ExportedJob
+from executor.trainable import run_by
 from models.parallel_plan import ParallelPlan
 from models.performance.iteration.calibration import same_costs
-from models.transformer import Transformer
 from stowplan.errors import InputError
 
 _BODY = TypeAdapter(DeploymentBody)
@@ -137,9 +138,9 @@ def body_of_plan(
 
 
 def change_of_plan(
-    source: Path, *, job_id: str | None, hosts: Path | None, request: Path | None, present: Transformer
+    source: Path, *, job_id: str | None, hosts: Path | None, request: Path | None, present: Deployment
 ) -> ReconfigureBody:
-    """The body that moves a deployment of `present` to a plan which a planner has written.
+    """The body that moves a deployment to a plan which a planner has written.
 
     Raises
     ------
@@ -149,7 +150,8 @@ def change_of_plan(
         When there is no such plan, or it says that it is one of another model.
     """
     job = load_job(source, job_id, hosts, request)
-    if job.model is not None and not same_costs(job.model, present):
+    here = run_by(present.model, present.engine)
+    if job.model is not None and not same_costs(run_by(job.model, present.engine), here):
         raise InputError(f"{source} plans job {job.name!r} with another model than the deployment trains")
     return ReconfigureBody(plan=plan_to_document(_plan_of(job, source)))
 

@@ -23,6 +23,7 @@ from executor.launch.slurm_options import SlurmOptions
 from executor.projection import Projection
 from executor.records import write_text
 from executor.routing import Routing
+from executor.trainable import run_by
 from executor.training_options import EngineName, Schedule
 from executor.weights.given import numerics_of
 from models.numerics import Numerics, RotaryScaling
@@ -110,10 +111,11 @@ def choose(
         When nothing says what the job trains, or the trainer cannot train it; when the plan does not fit the cluster or
         the memory of its GPUs, or the engine cannot run it and it shall or can not be projected.
     """
-    found = _source(asked, job_id, model, planned, known)
+    found = _source(asked, job_id, model, planned, known, engine)
     if found.model is None:
         raise InputError(f"job {job_id} is a table in its plan: say in job what it trains")
-    as_planned = trained(batched(found.model, found.plan, schedule or Schedule()), found.plan.training)
+    as_run = run_by(found.model, engine)
+    as_planned = trained(batched(as_run, found.plan, schedule or Schedule()), found.plan.training)
     assert isinstance(as_planned, Transformer)  # noqa: S101 - it stays what it is
     candidate = Candidate(
         plan=found.plan,
@@ -149,11 +151,14 @@ def _source(
     model: Transformer | None,
     planned: Callable[[str, str], PlannedJob],
     known: Cluster | None,
+    engine: EngineName | None,
 ) -> _Source:
     """Read the plan of a request, or find it among those of the service; arguments as in `choose`."""
     if asked.plan is None:
         found = planned(asked.plan_id or "", job_id)
-        is_same = model is None or (found.model is not None and same_costs(model, found.model))
+        is_same = model is None or (
+            found.model is not None and same_costs(run_by(model, engine), run_by(found.model, engine))
+        )
         calibration = found.calibration if is_same else None
         return _Source(plan=found.plan, model=model or found.model, cluster=found.cluster, calibration=calibration)
     with located("/plan"):

@@ -4,7 +4,8 @@ What is filled in becomes part of the snapshot, so that the stored input and its
 again whatever is measured later.
 
 calibration      jobs with a model, under policies that plan in three dimensions, and under Sia where it does so, too:
-                 where the job has no performance; of the same model, trained in the same way, whatever the batch
+                 where the job has no performance; of the same model, trained in the same way, whatever the batch; it
+                 is planned for the software that trained it (`executor.trainable.run_by`)
 performance      Sia, jobs without a model: observations of data-parallel launches on GPU types of the cluster
 restart_cost_s   where the request has 0: the newest measured cost of a change of plan
 """
@@ -21,10 +22,14 @@ from api.convert.snapshot import snapshot_from_document
 from api.jobs.paths import job_path
 from api.schemas.snapshot import JobDoc, SnapshotDoc
 from api.store.resolved import ResolvedSnapshot
+from executor.trainable import run_by
+from executor.training_options import EngineName
 from models.performance.goodput.spec import GoodputObservations
 from models.performance.iteration.calibration import same_costs
 from models.policies import POLICIES
 from models.policy import Policy
+from models.software import Software
+from models.transformer import Transformer
 from stowplan.errors import Issue, Severity, pointer_of
 
 if TYPE_CHECKING:
@@ -85,7 +90,7 @@ def filled_in(
         if _takes_calibration(job, planner) and "calibration" not in found:
             notes += _why_not(k, job, measured)
         if found:
-            changed[k] = job.model_copy(update=found)
+            changed[k] = job.model_copy(update=found | (_as_run(job, measured) if "calibration" in found else {}))
     if not changed:
         return MeasuredSnapshot(posted=posted, used=posted, notes=tuple(notes))
     filled = document.model_copy(update={"jobs": tuple(changed.get(k, job) for k, job in enumerate(document.jobs))})
@@ -131,7 +136,17 @@ def _trains_the_same(job: JobDoc, measured: "JobPerformance") -> bool:
     if document is None:
         return False
     model, choices = open_model_from_document(document)
+    if isinstance(model, Transformer) and measured.job.software is Software.NATIVE:
+        model = run_by(model, EngineName.NATIVE)
     return not choices.are_open and same_costs(model, measured.job)
+
+
+def _as_run(job: JobDoc, measured: "JobPerformance") -> dict[str, Any]:
+    """A model that the native engine trained is planned for that: coefficients are beside the priors of a software."""
+    if job.transformer is None or measured.job.software is not Software.NATIVE:
+        return {}
+    names = ("software", "sequence_parallel")
+    return {"transformer": job.transformer.model_copy(update={name: getattr(measured.job, name) for name in names})}
 
 
 def _note(k: int, job_id: str, name: str, measured: "JobPerformance") -> Issue:

@@ -58,7 +58,9 @@ _FILE = RESULTS / "gpu_steps.json"
 _STEPS, _SETTLED, _MICRO_BATCHES = 8, 3, 4
 _NONE, _SELECTIVE, _FULL = Checkpointing.NONE, Checkpointing.SELECTIVE, Checkpointing.FULL
 # What plans for an engine are made for.
-_SOFTWARE = {EngineName.NATIVE: Software.TORCH_EAGER, EngineName.DEEPSPEED: Software.DEEPSPEED}
+_SOFTWARE = {EngineName.NATIVE: Software.NATIVE, EngineName.DEEPSPEED: Software.DEEPSPEED}
+# Measured with a trainer that repeated attention, which is fused and saved nothing.
+_ANOTHER = ("h100", _SELECTIVE)
 # Model, its layers, tokens of a sequence, sequences of a micro-batch, checkpointing.
 _Shape = tuple[str, int, int, int, Checkpointing]
 _SOME: tuple[_Shape, ...] = (
@@ -230,7 +232,7 @@ def predicted(found: Sequence[Measured], gpu_type: str) -> list[Row]:
 
 def _of_engine(found: Sequence[Measured], gpu_type: str) -> Iterator[Row]:
     """Rows of one engine: every second case calibrates the others."""
-    known = [one for one in found if one.step_s is not None]
+    known = [one for one in found if counts(one, gpu_type)]
     halves = [calibrate_plans([measured_time(one, gpu_type) for one in known[k::2]]) for k in (0, 1)]
     for k, one in enumerate(known):
         plan, (white, factors) = one.case.plan(gpu_type), (model_of(one.case, gpu_type), halves[1 - k % 2])
@@ -247,6 +249,11 @@ def _of_engine(found: Sequence[Measured], gpu_type: str) -> Iterator[Row]:
             "measured_bytes": one.peak_bytes,
             "predicted_bytes": None if one.peak_bytes is None else model.memory(plan)[0].total_bytes,
         }
+
+
+def counts(one: Measured, gpu_type: str) -> bool:
+    """Whether a case was measured, by the trainer as it is."""
+    return one.step_s is not None and (gpu_type, one.case.checkpointing) != _ANOTHER
 
 
 def _are_alike(a: Case, b: Case) -> bool:

@@ -30,10 +30,11 @@ from topology.cluster import Cluster
 class Submission:
     """A job as policies know it, how it is trained, and how its ranks are started.
 
-    `job.transformer` is what it trains, with its batch; `training.num_steps` how long. Where a policy plans no 3D
-    parallelism, `job.parallelism` has the tensor and pipeline degrees, which stay (None: 1), and replicas fill the
-    GPUs. An elastic job trains with the batch that Sia chooses, where `training.schedule` says how its learning rate
-    follows that: its initial batch is that of the model and of the job's performance.
+    `job.transformer` is what it trains, with its batch; it is planned and predicted as the software that it names,
+    whatever engine runs it. `training.num_steps` says how long. Where a policy plans no 3D parallelism,
+    `job.parallelism` has the tensor and pipeline degrees, which stay (None: 1), and replicas fill the GPUs. An elastic
+    job trains with the batch that Sia chooses, where `training.schedule` says how its learning rate follows that: its
+    initial batch is that of the model and of the job's performance.
     Jobs of which ranks 0 may meet on one host need ports that are ten apart (`launch.master_port`).
 
     Raises

@@ -2319,13 +2319,14 @@ class SnapshotReference(TypedDict, closed=True):
     snapshot_id: str
 
 
-Software: TypeAlias = Literal["deepspeed", "megatron-lm", "megatron-core", "torch", "torch-eager"]
+Software: TypeAlias = Literal["deepspeed", "native", "megatron-lm", "megatron-core", "torch", "torch-eager"]
 """
 The software that runs a plan.
 
-deepspeed: DeepSpeed with its pipeline engine, which Stowplan's own executor uses. megatron-lm: Megatron-LM before
-its core (2021): attention is not fused. megatron-core: Megatron-Core, NeMo and Megatron-Bridge, with Transformer
-Engine. torch: PyTorch's own parallelism, compiled (torchtitan, llm-foundry). torch-eager: the same, not compiled.
+deepspeed: DeepSpeed with its pipeline engine, which Stowplan's own executor uses. native: that executor's own
+engine. megatron-lm: Megatron-LM before its core (2021): attention is not fused. megatron-core: Megatron-Core, NeMo
+and Megatron-Bridge, with Transformer Engine. torch: PyTorch's own parallelism, compiled (torchtitan, llm-foundry).
+torch-eager: the same, not compiled.
 """
 
 

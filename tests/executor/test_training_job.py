@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from executor.learning_rate import learning_rate_at
 from executor.progress import Progress
 from executor.routing import Routing
-from executor.trainable import model_faults
+from executor.trainable import model_faults, run_by
 from executor.training_job import TrainingJob, read_training_job, write_training_job
 from executor.training_layout import StageLayout
 from executor.training_options import Compiler, Decay, Device, EngineName, Schedule
 from models.pipeline_schedule import PipelineSchedule
-from models.software import Software
+from models.software import FEATURES, Software
 from models.transformer import Biases, Checkpointing, Optimizer, Positions, Precision, Transformer
 from stowplan.errors import InputError
 from stowplan.records import from_document, to_json
@@ -200,6 +200,29 @@ def test_engines_run_what_is_planned_for_them() -> None:
     assert [fault.pointer for fault in model_faults(eager, EngineName.DEEPSPEED)] == ["/model/software"]
     compiled = replace(eager, software=Software.TORCH)
     assert [fault.pointer for fault in model_faults(compiled, EngineName.NATIVE)] == ["/model/software"]
+
+
+def test_the_native_engine_is_predicted_by_itself_whatever_a_plan_was_made_for() -> None:
+    """Sequences stay whole, or split, as they were planned."""
+    assert LLAMA.software is Software.DEEPSPEED
+    for model, splits in ((LLAMA, False), (replace(LLAMA, software=Software.TORCH_EAGER), True)):
+        found = run_by(model, EngineName.NATIVE)
+        assert found == replace(model, software=Software.NATIVE, sequence_parallel=splits)
+        assert run_by(found, EngineName.NATIVE) == found
+        assert run_by(model, EngineName.DEEPSPEED) == run_by(model, None) == model
+    # What it does not run is left to be refused.
+    compiled = replace(LLAMA, software=Software.TORCH)
+    assert run_by(compiled, EngineName.NATIVE) == compiled
+
+
+def test_native_is_a_software_without_what_the_engine_refuses() -> None:
+    native, eager = FEATURES[Software.NATIVE], FEATURES[Software.TORCH_EAGER]
+    assert native == replace(eager, context_parallel=False, fp8=False)
+    model = replace(LLAMA, software=Software.NATIVE)
+    assert not list(model_faults(model, EngineName.NATIVE))
+    for precision in (Precision.FP8, Precision.MXFP8):
+        (fault,) = model_faults(replace(model, precision=precision), EngineName.NATIVE)
+        assert fault.pointer == "/model/precision"
 
 
 def test_stages_may_recompute_on_their_own_under_the_native_engine() -> None:

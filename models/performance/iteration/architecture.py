@@ -35,8 +35,8 @@ Layer
 Embedding         V h parameters, and s h for learned positions; keeps a dropout mask
 Head              last norm, and V h parameters where it is not tied to the embedding; 2 s h V FLOPs; keeps the inputs
                   of norm and product (2 e s h, replicated) and the logits in fp32 (4 s V, partitioned); without fused
-                  kernels of the loss, as under DeepSpeed and torch-eager, 8 s V: with the logits as they came and their
-                  gradient. Its all-reduce and that of the embedding are neglected beside 2 L others.
+                  kernels of the loss, as under DeepSpeed, native and torch-eager, 8 s V: with the logits as they came
+                  and their gradient. Its all-reduce and that of the embedding are neglected beside 2 L others.
 
 Attention that is fused neither keeps nor moves the s x s scores. Plain attention keeps (2 e + 1) a s^2 bytes of them,
 partitioned, and moves 6 e a s^2. Checkpointing `selective` repeats what costs little for what it keeps. Where attention

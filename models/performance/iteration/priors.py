@@ -10,11 +10,11 @@ scale_loss      what every doubling of more than 8 GPUs adds to the time of an i
 
 [gpu.FAMILY]    architectures: of products in the GPU catalogue; shares of the dense peak: matrix (of 16 and 32 bits),
                 fp8, attention (fused)
-[software.NAME] traffic: times the memory traffic of fused operations; attention: times the share of the family;
-                tensor_exposed: part of tensor-parallel communication that no computation hides; overlap: exponent
-                k of the gradient reduction, 1 is none; overhead_bytes: what of a GPU's memory is used beside tensors:
-                libraries, buffers of collectives, fragments; host_s: seconds that the host takes to launch the kernels
-                of a layer, once a pass, which no published step shows: of one host, whose GPU waited for it
+[software.NAME] traffic: times the memory traffic of fused operations; matrix, attention: times the shares of the
+                family; tensor_exposed: part of tensor-parallel communication that no computation hides; overlap:
+                exponent k of the gradient reduction, 1 is none; overhead_bytes: what of a GPU's memory is used beside
+                tensors: libraries, buffers of collectives, fragments; host_s: seconds that the host takes to launch the
+                kernels of a layer, once a pass, which no published step shows: of one host, whose GPU waited for it
                 (`python -m benchmarks gpu-steps`); 0 where nobody has measured
 """
 
@@ -47,6 +47,7 @@ class SoftwarePrior:
     """What one software is like."""
 
     traffic: float
+    matrix: float
     attention: float
     tensor_exposed: float
     overlap: float

@@ -33,6 +33,10 @@ _ATTAINABLE_BY_PRODUCT = MappingProxyType({"v100": 0.35})
 # Share of the memory bandwidth that streaming kernels reach.
 MEMORY_SHARE = 0.8
 
+# The most that fused attention is known to reach of a dense peak: FlashAttention-3 on an H100 (Shah et al. 2024).
+# Factors of software that one family of GPUs told would say more of others.
+_ATTENTION_SHARE = 0.75
+
 # Peak FLOP/s over memory bytes/s of a GPU that the catalogue does not have: between A10, A100 and A40 (200 to 215), and
 # near the middle of the catalogue (V100 139, H100 295).
 FLOPS_PER_BYTE = 210.0
@@ -112,9 +116,11 @@ def _curve(profile: ModelProfile, kind: GpuType, known: Priors) -> KernelCurve:
     return KernelCurve(
         layers=profile.kernels,
         machine=Machine(
-            flops_per_s=peak * (of_gpu.fp8 if in_8_bits else of_gpu.matrix),
-            attention_flops_per_s=plain_peak * of_gpu.attention * software.attention,
-            plain_flops_per_s=plain_peak * of_gpu.matrix,
+            flops_per_s=peak * (of_gpu.fp8 if in_8_bits else of_gpu.matrix * software.matrix),
+            attention_flops_per_s=min(
+                plain_peak * of_gpu.attention * software.attention, plain_peak * _ATTENTION_SHARE
+            ),
+            plain_flops_per_s=plain_peak * of_gpu.matrix * software.matrix,
             misaligned=known.misaligned,
             bytes_per_s=_memory_bytes_per_s(product, kind) * known.memory,
             traffic=software.traffic * (1.0 + converting),

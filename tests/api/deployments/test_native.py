@@ -5,9 +5,13 @@ from typing import Any
 import httpx
 import pytest
 
+from api.deployments.choice import PlannedJob, choose, engine_of, given_model
+from api.schemas.deployment import DeploymentBody
+from models.software import Software
 from tests.api.asking import planned
 from tests.api.deployments.test_checks import refusal
 from tests.api.deployments.test_deployments import body, client, folder, wait
+from tests.api.requests import json_text
 
 pytestmark = pytest.mark.slow
 
@@ -107,19 +111,33 @@ def test_what_the_native_engine_cannot_run(
     assert client.get("/v1/deployments").json() == {"deployments": []}
 
 
+@pytest.mark.parametrize("software", ["deepspeed", "torch-eager", "native"])
+def test_a_plan_is_predicted_by_the_engine_that_runs_it(software: str) -> None:
+    text = body(job={**MODEL, "software": software}, plan=uneven(3, 1), cluster=CLUSTER, training=NATIVE)
+    asked = DeploymentBody.model_validate_json(json_text(text))
+    model = given_model(asked)
+    assert model is not None
+    found = choose(asked, "long", model, _no_plan, engine=engine_of(asked)).model
+    assert found.software is Software.NATIVE
+    # Trained as it was planned.
+    assert found.splits_sequences == model.splits_sequences == (software != "deepspeed")
+
+
+def _no_plan(plan_id: str, job_id: str) -> PlannedJob:
+    raise AssertionError(f"nobody asked for {job_id} of {plan_id}")
+
+
 def test_uneven_shares_on_gpus_of_two_types_are_deployed(client: httpx.Client) -> None:
-    """Also where nobody knows the nodes; but every node has GPUs of one type. At ZeRO stage 3, beside which pipelines
-    are planned for torch."""
-    sharded = {**MODEL, "zero_stage": 3, "software": "torch-eager", "sequence_parallel": False}
+    """Also where nobody knows the nodes; but every node has GPUs of one type. At ZeRO stage 3 beside a pipeline, which
+    the engine has, whatever the plan was made for."""
+    sharded = {**MODEL, "zero_stage": 3}
     request = body(job=sharded, plan=uneven(3, 1), training={**NATIVE, "num_steps": 12})
     mixed = uneven(3, 1)
     mixed["stages"][0]["replicas"][1]["gpu_type"] = "fast"
     refused = client.post("/v1/deployments", json={**request, "plan": mixed})
     assert refusal(refused) == (422, [("gpu_type", "/plan/stages/0/replicas/1/gpu_type")])
-    other = {"job": {**sharded, "software": "deepspeed"}, "cluster": CLUSTER}
-    refused = client.post("/v1/deployments", json={**request, **other})
-    assert refusal(refused) == (422, [("zero_with_pipeline", "/plan/stages")])
-    for known in ({}, {"cluster": CLUSTER}):
+    eager = {"job": {**sharded, "software": "torch-eager"}, "cluster": CLUSTER}
+    for known in ({}, eager):
         made = client.post("/v1/deployments", json={**request, **known})
         assert made.status_code == 201, made.text
         done = wait(client, made.headers["Location"], lambda document: document["phase"] == "finished")

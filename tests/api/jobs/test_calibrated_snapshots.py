@@ -14,6 +14,7 @@ from api.schemas.snapshot import SNAPSHOT, SnapshotDoc, SnapshotReference
 from api.store.database import Store
 from api.store.resolved import legal_snapshot, source_document
 from api.store.snapshots import Snapshots
+from models.software import Software
 from solver.pool import WorkerPool
 from tests.api.asking import planned, post
 from tests.api.conftest import SETTINGS
@@ -112,6 +113,22 @@ def test_sia_fits_goodput_only_to_jobs_without_a_model(scene: Scene) -> None:
     assert (own.used, own.notes) == (own.posted, ())
     other = scene.resolve(changed(SNAPSHOT_JSON, "/jobs/1/transformer/hidden_size", 256), "sia")
     assert [note.code for note in other.notes] == ["measured_other_model"]
+
+
+def test_what_the_native_engine_trained_is_planned_for_it(scene: Scene) -> None:
+    run: Json = {**TRANSFORMER, "software": "native", "sequence_parallel": False}
+    scene.post(changed(batch_of(10), "/run/transformer", run))
+    found = scene.resolve(SNAPSHOT_JSON)
+    other, measured = found.used.snapshot.jobs
+    assert (other.calibration, measured.calibration is None) == (None, False)
+    assert measured.transformer is not None
+    assert other.transformer is not None
+    assert (other.transformer.software, measured.transformer.software) == (Software.DEEPSPEED, Software.NATIVE)
+    assert not measured.transformer.splits_sequences
+    assert [note.pointer for note in found.notes] == ["/snapshot/jobs/1/calibration"]
+    # Of another software that the engine does not run, nothing is known.
+    compiled = scene.resolve(changed(SNAPSHOT_JSON, "/jobs/1/transformer/software", "torch"))
+    assert [note.code for note in compiled.notes] == ["measured_other_model"]
 
 
 def test_coefficients_of_another_model_do_not_count(scene: Scene) -> None:

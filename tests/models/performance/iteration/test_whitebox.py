@@ -4,8 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from models.performance.iteration.architecture import profile_of
 from models.performance.iteration.coefficients import Calibration, GpuCoefficients
 from models.performance.iteration.modelling import calibrated, performance_model, virtual_model
+from models.performance.iteration.priors import priors
 from models.performance.iteration.profile import LayerCost
 from models.performance.iteration.whitebox import roofline_s, white_box
 from models.software import Software
@@ -55,6 +57,16 @@ def test_products_are_found_by_any_notation() -> None:
     # An unknown type has the peak that it states, but not the memory bandwidth of the product.
     assert found["mystery"].compute_s == pytest.approx(found["h100"].compute_s)
     assert found["mystery"].optimizer_s != pytest.approx(found["h100"].optimizer_s)
+
+
+def test_factors_that_one_family_told_say_no_more_than_attention_can_reach_of_another() -> None:
+    known, model = priors(), replace(SMALL, software=Software.NATIVE, precision=Precision.BF16)
+    factor = known.software[Software.NATIVE].attention
+    for name, share in (("h100", known.gpus["hopper"].attention * factor), ("a100-80gb", 0.75)):
+        product = find_product(name)
+        curve = white_box(profile_of(model), [gpu_type_of(product, Precision.BF16)]).curves[name]
+        assert curve.machine.attention_flops_per_s == pytest.approx(share * product.peak("bf16"))
+    assert known.gpus["ampere"].attention * factor > 0.75
 
 
 def test_older_products_reach_less_of_their_peak() -> None:
