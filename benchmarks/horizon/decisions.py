@@ -9,13 +9,15 @@ generated  busy clusters of `workloads.generators`, seven of ten jobs run: the s
            of each
 tiered     the same clusters with leaves of 8 nodes and pods of 64, which have a quarter of the bandwidth between them
            and half of it within: with placement classes
+following  eight decisions on such clusters without tiers, before each of which a hundredth of the jobs end and the
+           others run where the plan has them: from the prices of the one before, and from none (`anew`), in turns
 
 CPU seconds of whole decisions, from validation to the check, in one process; `growth` is that of the solve over that of
 half the size. Gaps are the widest of the seeds.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Annotated
@@ -48,6 +50,7 @@ _SIZES: tuple[tuple[int, int, float | None], ...] = (
 _TIERED: tuple[tuple[int, int, float | None], ...] = ((2_048, 560, 0.5), (10_240, 3_000, 5.0))
 _NODES_OF_LEAF, _NODES_OF_POD = 8, 64
 _TWICE = 2.0
+_DECISIONS = 8
 _OPTIONS = SolveOptions(solver=HORIZON.solver, relative_gap=HORIZON.relative_gap)
 
 
@@ -67,7 +70,7 @@ def main(
         print(rows[-1], flush=True)
     parameters = HorizonParameters(**given)
     generated = _generated(parameters, seeds, runs) if flat else iter(())
-    for row in chain(generated, _tiered(parameters, seeds, runs)):
+    for row in chain(generated, _tiered(parameters, seeds, runs), _following(parameters, seeds)):
         rows.append(row)
         print(row, flush=True)
     protocol = f"parameters {horizon}; {seeds} seeds, {runs} runs of each; CPU seconds of one process"
@@ -107,6 +110,32 @@ def _tiered(parameters: HorizonParameters, seeds: int, runs: int) -> Iterator[Ro
     for num_gpus, num_jobs, target_s in _TIERED:
         requests = (below_leaves(_request(num_gpus, num_jobs, seed, parameters)) for seed in range(seeds))
         yield _row("tiered", num_gpus, num_jobs, _best(requests, runs), target_s, None)
+
+
+def _following(parameters: HorizonParameters, seeds: int) -> Iterator[Row]:
+    """Decisions that follow one another, from prices and anew."""
+    for num_gpus, num_jobs, target_s in _TIERED:
+        found: Mapping[str, list[PlanOutcome]] = {"following": [], "anew": []}
+        for seed in range(seeds):
+            request, rng = _request(num_gpus, num_jobs, seed, parameters), np.random.default_rng(seed)
+            last = plan(request)
+            for number in range(_DECISIONS):
+                request = _a_while_later(request, last, rng)
+                both = {"following": parameters.started_from(last.prices), "anew": parameters}
+                for name in list(both)[:: 1 if number % 2 else -1]:
+                    found[name].append(plan(replace(request, parameters=both[name])))
+                last = found["following"][-1]
+        for name, outcomes in found.items():
+            yield _row(name, num_gpus, num_jobs, outcomes, target_s, None)
+
+
+def _a_while_later(request: PlanRequest, last: PlanOutcome, rng: np.random.Generator) -> PlanRequest:
+    """A hundredth of the jobs have ended; the others run where they were planned."""
+    given = {} if last.plan is None else {item.job_id: item.gpus for item in last.plan.allocations}
+    jobs = request.snapshot.jobs
+    ended = set(rng.choice(len(jobs), max(1, len(jobs) // 100), replace=False).tolist())
+    left = tuple(replace(job, current=given.get(job.id)) for k, job in enumerate(jobs) if k not in ended)
+    return replace(request, snapshot=replace(request.snapshot, jobs=left))
 
 
 def _request(num_gpus: int, num_jobs: int, seed: int, parameters: HorizonParameters) -> PlanRequest:
