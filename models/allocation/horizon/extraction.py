@@ -12,6 +12,7 @@ from models.allocation.horizon.outlook import Outlook, Planned, Shape
 from models.allocation.horizon.parameters import HorizonObjective
 from models.allocation.horizon.reasons import with_reasons
 from models.allocation.horizon.unplaced import with_outlook, with_quotas
+from models.allocation.horizon.words import shapes_of
 from models.allocation.sia.extraction import extract_plan as extract_sia
 from models.plan import Plan, ScoreTerm
 from stowplan.arrays import FloatVector, IntVector
@@ -35,26 +36,26 @@ def extract_plan(
 ) -> tuple[Plan, Outlook]:
     """Place what a point of the program chooses, say what is planned behind it, and what it is worth. `rent`: (S,),
     what schedules take from others, where that is known; `is_proven`: the point is optimal within the gap."""
-    chosen = chosen_configurations(instance, point)
+    chosen, share = chosen_configurations(instance, point), shares(instance, point)
     plan = extract_sia(instance.sia, chosen, homes_of(instance, chosen, packing_of(instance, point)))
     plan = replace(plan, unplaced=with_quotas(plan.unplaced, instance, chosen))
-    outlook = outlook_of(instance, point)
+    outlook = outlook_of(instance, chosen, share)
     if instance.parameters.objective is HorizonObjective.GOODPUT:
         return plan, outlook
-    plan = with_reasons(plan, instance, chosen, shares(instance, point), rent, outlook)
+    plan = with_reasons(plan, instance, chosen, share, rent, outlook)
     return replace(
         plan,
-        score=tuple(_scores(instance, point)),
-        unplaced=with_outlook(plan.unplaced, outlook, _starts_now(instance, point, rent), is_proven=is_proven),
+        score=tuple(_scores(instance, chosen, share)),
+        unplaced=with_outlook(plan.unplaced, outlook, _starts_now(instance, chosen, rent), is_proven=is_proven),
     ), outlook
 
 
-def outlook_of(instance: HorizonInstance, point: FloatVector) -> Outlook:
-    """The schedules that have a share at a point of the program."""
+def outlook_of(instance: HorizonInstance, chosen: IntVector, share: FloatVector) -> Outlook:
+    """The schedules that have a share (S,), where jobs have configurations `chosen` (J,) now."""
     found = instance.schedules
     planned: dict[str, list[Planned]] = {instance.jobs[i].id: [] for i in instance.sia.planned.tolist()}
-    shapes = _shapes(instance)
-    share, moved = shares(instance, point), set(moved_jobs(instance, chosen_configurations(instance, point)))
+    shapes = [*shapes_of(instance.sia.configurations), None]
+    moved = set(moved_jobs(instance, chosen))
     for s in np.flatnonzero(share).tolist():
         at = int(found.at[s])
         planned[instance.jobs[int(found.job[s])].id].append(
@@ -83,14 +84,13 @@ def _tiers(instance: HorizonInstance) -> Mapping[tuple[str, float], str] | None:
 
 
 def _starts_now(
-    instance: HorizonInstance, point: FloatVector, rent: FloatVector | None
+    instance: HorizonInstance, chosen: IntVector, rent: FloatVector | None
 ) -> Mapping[str, tuple[Shape, float]]:
     """Of jobs that get nothing the best that they could have now, and seconds of others, by weight, that this takes."""
     if rent is None:
         return {}
-    found, shapes = instance.schedules, _shapes(instance)
-    waits = chosen_configurations(instance, point) < 0
-    begins = np.flatnonzero((found.pair >= 0) & waits[found.job])
+    found, shapes = instance.schedules, shapes_of(instance.sia.configurations)
+    begins = np.flatnonzero((found.pair >= 0) & (chosen < 0)[found.job])
     if not begins.size:
         return {}
     takes = (instance.cost + rent)[begins]
@@ -99,9 +99,8 @@ def _starts_now(
     best = begins[equal[np.searchsorted(row[equal], np.arange(jobs.size))]]
     all_weight = sum(job.weight for job in instance.jobs)
     return {
-        instance.jobs[int(found.job[s])].id: (shape, float(rent[s]) * all_weight)
+        instance.jobs[int(found.job[s])].id: (shapes[int(found.now[s])], float(rent[s]) * all_weight)
         for s in best.tolist()
-        if (shape := shapes[int(found.now[s])]) is not None
     }
 
 
@@ -136,26 +135,17 @@ def packing_of(instance: HorizonInstance, point: FloatVector) -> IntVector:
     return np.rint(point[first : first + instance.num_packing]).astype(np.int64)
 
 
-def _shapes(instance: HorizonInstance) -> list[Shape | None]:
-    """Of every configuration; the last one is nothing."""
-    it = instance.sia.configurations
-    types = [it.gpu_types[t] for t in it.type_index.tolist()]
-    parts = it.num_nodes.tolist(), it.num_gpus.tolist(), it.bandwidth_fraction.tolist()
-    return [*zip(types, *parts, strict=True), None]
-
-
-def _scores(instance: HorizonInstance, point: FloatVector) -> Iterator[ScoreTerm]:
+def _scores(instance: HorizonInstance, chosen: IntVector, share: FloatVector) -> Iterator[ScoreTerm]:
     """Every job's summands of the objective, in seconds: of the mean time until jobs end, and of what else is asked
     for; what it adds that has waited for too long and gets nothing; and the tail of all."""
     found, jobs, objective = instance.schedules, instance.jobs, instance.objective
-    share, planned = shares(instance, point), instance.sia.planned.tolist()
+    planned = instance.sia.planned.tolist()
     for name, cost in objective.terms.items():
         of_jobs = np.bincount(found.job, weights=share * cost, minlength=len(jobs))
         value = of_jobs + objective.fixed.get(name, 0.0)
         for i in planned if name == THROUGHPUT else range(len(jobs)):
             if name != LATENESS or jobs[i].deadline_s is not None:
                 yield ScoreTerm(term=name, job_id=jobs[i].id, value=float(value[i]))
-    chosen = chosen_configurations(instance, point)
     for i in planned:
         if instance.late[i] > 0 and chosen[i] < 0:
             yield ScoreTerm(term="long_wait", job_id=jobs[i].id, value=float(instance.late[i]))

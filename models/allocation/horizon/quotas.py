@@ -34,6 +34,11 @@ class Quotas:
         """(J, C) whether a job may ever have so many GPUs (C,)."""
         return (self.queue < 0)[:, None] | (num_gpus <= self.left[self.queue][:, None])
 
+    def allows(self, job: int, num_gpus: int) -> bool:
+        """The same of one job."""
+        q = self.queue[job]
+        return bool(q < 0 or num_gpus <= self.left[q])
+
     def now(self, jobs: IntVector, num_gpus: IntVector) -> "sparse.csr_array":
         """CSR (Q, P), GPUs that pairs of these jobs (P,) take of each quota."""
         pairs = np.flatnonzero(self.queue[jobs] >= 0)

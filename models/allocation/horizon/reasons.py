@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 
 from models.allocation.horizon.instance import HorizonInstance
-from models.allocation.horizon.outlook import Outlook, Shape
-from models.allocation.horizon.words import about, gpus_of
+from models.allocation.horizon.outlook import Outlook
+from models.allocation.horizon.words import about, gpus_of, shapes_of
 from models.plan import Change, ChangeReason, JobAllocation, Plan
 from models.roll import row_of
 from stowplan.arrays import FloatVector, IntVector
@@ -45,6 +45,7 @@ class _Explainer:
         self._share = share
         self._rent_s = None if rent is None else rent * sum(job.weight for job in instance.jobs)
         self._outlook = outlook
+        self._shapes = shapes_of(instance.sia.configurations)
         self._row = row_of(instance.sia.snapshot)
 
     def explained(self, item: JobAllocation) -> ChangeReason:
@@ -57,14 +58,15 @@ class _Explainer:
         stays = own[(found.now[own] == current) & (found.at[own] == 0)] if current >= 0 else own[:0]
         if not stays.size:
             quotas = it.quotas
-            if current >= 0 and quotas is not None and not quotas.fits(it.sia.configurations.num_gpus)[i, current]:
+            if current >= 0 and quotas is not None and not quotas.allows(i, it.sia.configurations.num_gpus[current]):
                 q = int(quotas.queue[i])
                 detail = f"cannot go on as it runs: the quota of queue {quotas.names[q]!r} is {quotas.most[q]}"
                 return ChangeReason(detail=detail, counts={"quota": quotas.most[q]})
             return ChangeReason(detail="cannot go on as it runs: that is none of what it may have now", counts={})
         (stay,) = stays.tolist()
         ends_s, stays_s = float(self._share[own] @ found.ends_s[own]), float(found.ends_s[stay])
-        detail = f"ends in about {about(ends_s)}, if it stayed on {self._words(current)} in about {about(stays_s)}"
+        now = gpus_of(self._shapes[current], self._outlook)
+        detail = f"ends in about {about(ends_s)}, if it stayed on {now} in about {about(stays_s)}"
         counts = {"ends_s": round(ends_s), "stays_ends_s": round(stays_s)}
         if self._rent_s is not None:
             more_s = float(self._rent_s[stay] - self._share[own] @ self._rent_s[own])
@@ -73,13 +75,3 @@ class _Explainer:
                 would = "would cost" if more_s > 0 else "would save"
                 detail += f"; to stay {would} others {about(abs(more_s))} of their time in all"
         return ChangeReason(detail=detail, counts=counts)
-
-    def _words(self, c: int) -> str:
-        known = self._it.sia.configurations
-        shape: Shape = (
-            known.gpu_types[known.type_index[c]],
-            int(known.num_nodes[c]),
-            int(known.num_gpus[c]),
-            float(known.bandwidth_fraction[c]),
-        )
-        return gpus_of(shape, self._outlook)

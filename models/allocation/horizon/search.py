@@ -24,6 +24,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 
 import numpy as np
+from scipy import sparse
 
 from models.allocation.horizon.assembly import assemble, capacity_names, now_rows, relaxation, value
 from models.allocation.horizon.extraction import settled
@@ -92,7 +93,7 @@ class Search:
         prices = self._first_prices(relaxed.limit.size)
         part = np.concatenate([self._choices, np.full(it.num_tail, -1)])
         stays = np.append(it.schedules.now == it.work.current[it.schedules.job], np.ones(it.num_tail, dtype=np.bool_))
-        whole = Whole(part=part, num_rows=now_rows(it)[1].size, tolerance=asked, known=stays)
+        whole = Whole(part=part, num_rows=self._now_rows[1].size, tolerance=asked, known=stays)
         tolerance = _RELAXED * min(_CAREFUL * least_times, asked)
         sifted = sift(relaxed, tolerance, prices, self._must_stop, whole)
         bound = sifted.reduced.bound
@@ -187,7 +188,7 @@ class Search:
         """(P,) the pairs, and one of each other job as long as there is room: that with the least GPU seconds, of the
         jobs of most weight by these first (Smith's rule). Of placement classes those that ask nothing of units."""
         it = self._instance
-        rows, limits, _ = now_rows(it)
+        rows, limits, _ = self._now_rows
         known, takes = it.sia.configurations, rows.T.toarray()
         work = it.work.seconds[it.pair_jobs, it.pair_configurations] * known.num_gpus[it.pair_configurations]
         free = ~np.isin(it.pair_jobs, it.pair_jobs[pairs])
@@ -250,6 +251,15 @@ class Search:
         kept = used | (least <= np.partition(least, position)[position])
         # What there is always room for lets plans be feasible that the relaxation did not think of.
         return np.asarray((sifted.taken[:num] | self._always) & kept[choice])
+
+    @cached_property
+    def _now_rows(self) -> tuple["sparse.csr_array", FloatVector, tuple[str, ...]]:
+        return now_rows(self._instance)
+
+    @cached_property
+    def _priced_names(self) -> tuple[str, ...]:
+        """Rows of GPUs, those of the present first."""
+        return (*self._now_rows[2], *capacity_names(self._instance))
 
     @cached_property
     def _relaxed(self) -> ChoiceProblem:
@@ -374,7 +384,7 @@ class Search:
     def _first_prices(self, num_rows: int) -> FloatVector | None:
         """(num_rows,) those of an earlier plan, by the names of the rows; None: those of a sample."""
         it, known = self._instance, self._instance.parameters.prices
-        names = (*now_rows(it)[2], *capacity_names(it)) if known else ()
+        names = self._priced_names if known else ()
         if known.keys().isdisjoint(names):
             # Rows of the tail, and what is in them, are too many for a sample to say their prices.
             return np.zeros(num_rows) if it.num_tail else None
@@ -385,7 +395,7 @@ class Search:
     def _note_prices(self, relaxed: ChoiceProblem, prices: FloatVector) -> None:
         """Prices of GPUs, by the names of the rows, and what schedules take at these."""
         it = self._instance
-        names = (*now_rows(it)[2], *capacity_names(it))
+        names = self._priced_names
         of_gpus = prices[: len(names)]
         of_rows = np.concatenate([of_gpus, np.zeros(prices.size - of_gpus.size)])
         # What jobs pay that may wait no more is no time of theirs, and in the prices of what they wait for.

@@ -1,10 +1,18 @@
-"""Shapes and times in words. Light."""
+"""Shapes of configurations; shapes and times in words."""
 
 from models.allocation.horizon.outlook import Outlook, Shape
+from models.configurations import ConfigurationSet
 from models.wording import counted
 
 _S_PER_MINUTE = 60.0
 _S_PER_HOUR = 3600.0
+
+
+def shapes_of(configurations: ConfigurationSet) -> list[Shape]:
+    """Of every configuration."""
+    it = configurations
+    types = [it.gpu_types[t] for t in it.type_index.tolist()]
+    return [*zip(types, it.num_nodes.tolist(), it.num_gpus.tolist(), it.bandwidth_fraction.tolist(), strict=True)]
 
 
 def gpus_of(shape: Shape, outlook: Outlook) -> str:
