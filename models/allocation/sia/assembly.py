@@ -5,7 +5,7 @@ tests compare the two. See `models.allocation.sia.formulation` for the mathemati
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 
 import numpy as np
 from scipy import sparse
@@ -14,7 +14,7 @@ from models.allocation.constraint_group import ConstraintGroup
 from models.allocation.sia.instance import SiaInstance
 from models.allocation.sia.merging import merged
 from solver.problem import MatrixProblem
-from stowplan.arrays import FloatVector, IntVector, Mask
+from stowplan.arrays import IntVector
 from stowplan.recent import Recent
 
 
@@ -61,57 +61,28 @@ def column_names(instance: SiaInstance) -> tuple[str, ...]:
 
 # Pairs from which on telling jobs apart saves time: in programs of fewer, its fixed cost is more than it saves.
 MERGING_PAYS = 1000
-_MOST_FRAMES = 4
+_MOST_PROBLEMS = 4
+# Of clusters that are planned in turns.
+_problems: Recent[MatrixProblem] = Recent(most=_MOST_PROBLEMS, most_of_one=1, most_entries=_MOST_PROBLEMS)
 
 
 def assemble(instance: SiaInstance) -> MatrixProblem:
     """The program in matrix form, without names; its rows are those of `constraint_groups`, one below the other. Of few
     pairs that are those of an earlier instance, under the same limits, rows and bounds are the very same."""
-    frame = _frame_of(instance)
-    return MatrixProblem(
-        name="sia",
-        sense=instance.sense,
-        objective=instance.gain,
-        offset=instance.constant,
-        matrix=frame.matrix,
-        row_lower=frame.row_lower,
-        row_upper=frame.row_upper,
-        lower=frame.lower,
-        upper=frame.upper,
-        integrality=frame.integrality,
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Frame:
-    """Rows and bounds, as `MatrixProblem` has them."""
-
-    matrix: "sparse.csc_array"
-    row_lower: FloatVector
-    row_upper: FloatVector
-    lower: FloatVector
-    upper: FloatVector
-    integrality: Mask
-
-
-# Clusters that are planned in turns.
-_frames: Recent[_Frame] = Recent(most=_MOST_FRAMES, most_of_one=1, most_entries=_MOST_FRAMES)
-
-
-def _frame_of(instance: SiaInstance) -> _Frame:
     if instance.pair_jobs.size >= MERGING_PAYS:
         return _made(instance)
     rows = instance.rows
     arrays = (instance.pair_jobs, instance.pair_configurations, instance.reserved, rows.coefficients, rows.limits)
     key = (len(instance.jobs), *(array.tobytes() for array in arrays))
-    known = _frames.get(key)
+    known = _problems.get(key)
     if known is None:
         known = _made(instance)
-        _frames.put(key, known, 1)
-    return known
+        _problems.put(key, known, 1)
+        return known
+    return replace(known, sense=instance.sense, objective=instance.gain, offset=instance.constant)
 
 
-def _made(instance: SiaInstance) -> _Frame:
+def _made(instance: SiaInstance) -> MatrixProblem:
     """Column by column, as it is stored: a pair stands in the row of its job, if that has one, and then where its
     configuration does. To stack groups of rows takes several times as long, most of it whatever their size."""
     num_pairs = instance.pair_jobs.size
@@ -124,7 +95,11 @@ def _made(instance: SiaInstance) -> _Frame:
     row_of_job = np.full(len(instance.jobs), -1, dtype=np.int64)
     row_of_job[choosing] = np.arange(num_choosing)
     row_of_job[reserved] = np.arange(num_choosing, num_of_jobs)
-    return _Frame(
+    return MatrixProblem(
+        name="sia",
+        sense=instance.sense,
+        objective=instance.gain,
+        offset=instance.constant,
         matrix=_columns(instance, row_of_job[instance.pair_jobs], used, num_of_jobs),
         row_lower=row_lower,
         row_upper=limits,
