@@ -189,7 +189,7 @@ class Search:
         jobs of most weight by these first (Smith's rule). Of placement classes those that ask nothing of units."""
         it = self._instance
         rows, limits, _ = self._now_rows
-        known, takes = it.sia.configurations, rows.T.toarray()
+        known, takes = it.sia.configurations, sparse.csr_array(rows.T)
         work = it.work.seconds[it.pair_jobs, it.pair_configurations] * known.num_gpus[it.pair_configurations]
         free = ~np.isin(it.pair_jobs, it.pair_jobs[pairs])
         if it.rooms is not None:
@@ -199,11 +199,13 @@ class Search:
         density = work / it.weight[it.pair_jobs].clip(np.finfo(np.float64).tiny)
         order = np.flatnonzero(free)[np.argsort(density[free], kind="stable")]
         order = order[np.sort(np.unique(it.pair_jobs[order], return_index=True)[1])]
-        found, left = pairs.copy(), limits - pairs @ takes
+        found, left = pairs.copy(), limits - rows @ pairs
         for p in order.tolist():
-            if (takes[p] <= left).all():
+            # Of very many rows, with quotas of queues, a pair takes few.
+            own = slice(takes.indptr[p], takes.indptr[p + 1])
+            if (takes.data[own] <= left[takes.indices[own]]).all():
                 found[p] = True
-                left -= takes[p]
+                left[takes.indices[own]] -= takes.data[own]
         return found
 
     def _as_they_are(self, pairs: Mask, *, stops: bool) -> FloatVector:

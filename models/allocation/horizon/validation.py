@@ -38,8 +38,8 @@ def policy_issues(snapshot: Snapshot, parameters: HorizonParameters) -> list[Iss
 
 def _ignored(snapshot: Snapshot, field: str, where: str, *, is_used: bool) -> Iterator[Issue]:
     """What jobs say and these parameters do not use: once, at the first job."""
-    said = [k for k, job in enumerate(snapshot.jobs) if getattr(job, field) is not None]
-    if said and not is_used:
+    said = [] if is_used else [k for k, job in enumerate(snapshot.jobs) if getattr(job, field) is not None]
+    if said:
         yield Issue(
             code="ignored_field",
             pointer=f"/jobs/{said[0]}/{field}",
