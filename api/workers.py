@@ -30,7 +30,7 @@ READERS_LOAD = (
     "api.reading.cluster_states",
 )
 IDLE_LOAD = (
-    "api.plans.reading",
+    "api.plans.reading_planning",
     # With HiGHS; SCIP, which few ask for, takes hundredths of a second.
     "solver.backends.decomposition",
     *FORMULATIONS,

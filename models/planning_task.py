@@ -27,9 +27,15 @@ def limit_named(limit: Limit | None, *, canceled: bool) -> Limit | None:
 
 
 def resumed(
-    pool: WorkerPool, ticket: Ticket, request: PlanRequest, limit_s: float, *, validated: bool = False
+    pool: WorkerPool,
+    ticket: Ticket,
+    request: PlanRequest,
+    limit_s: float,
+    *,
+    task: str = PLAN_TASK,
+    validated: bool = False,
 ) -> Ticket | None:
-    """Have another worker finish the plan of a task that is done, within `limit_s`, from the last incumbent.
+    """Have another worker finish the plan of a task that is done, within `limit_s`, from the last incumbent, by `task`.
 
     None where there is nothing to resume: the task did not lose its worker, or the worker had found no plan.
 
@@ -46,5 +52,5 @@ def resumed(
         bound=bound if bound is not None and math.isfinite(bound) else None,
         elapsed_s=ticket.elapsed_s,
     )
-    task = PlanTask(request=request, resume=resume, validated=validated)
-    return pool.submit(ticket.task, task, limit_s, promised=True)
+    argument = PlanTask(request=request, resume=resume, validated=validated)
+    return pool.submit(task, argument, limit_s, promised=True)

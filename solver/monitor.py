@@ -58,9 +58,11 @@ def _ignore(_: object) -> None:
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SolveMonitor:
     """`on_progress` may be called from a solver thread; `canceled` set from any thread ends the solve early,
-    keeping the best incumbent. `keeps` is told the names of what this process keeps for later tasks, in place of what
-    it has told before."""
+    keeping the best incumbent. `tells` is given what a task has found on its way, once: whoever waits for it
+    has that early, or with the end. `keeps` is told the names of what this process keeps for later tasks, in place of
+    what it has told before."""
 
     on_progress: Callable[[Progress], None] = _ignore
+    tells: Callable[[object], None] = _ignore
     keeps: Callable[[Sequence[str]], None] = _ignore
     canceled: threading.Event = field(default_factory=threading.Event)

@@ -177,6 +177,7 @@ class WorkerPool:
         deadline_s: float,
         on_progress: Callable[[Progress], None] | None = None,
         on_start: Callable[[], None] | None = None,
+        on_told: Callable[[Ticket], None] | None = None,
         *,
         promised: bool = False,
         at_once: bool = False,
@@ -185,8 +186,10 @@ class WorkerPool:
         """Queue `task`, a function `package.module:function` called as `function(argument, monitor)`.
 
         `deadline_s` counts from its start in the worker. At the deadline it is asked to stop, and killed a few
-        seconds later; the last incumbent that it reported stays on the ticket. A `promised` task was accepted before:
-        it waits even where the queue is full, or no worker starts now. One that is to begin `at_once` never waits.
+        seconds later; the last incumbent that it reported stays on the ticket. `on_told` is called with the ticket when
+        the task has told something (`Ticket.told`) well before its end. A `promised` task was accepted before:
+        it waits even where the queue is full, or no worker starts now. One that is to begin `at_once` never waits, also
+        not to be begun again.
         `wants` names what another task has kept: of the workers that wait, the one that keeps it gets the task.
 
         Raises
@@ -202,7 +205,10 @@ class WorkerPool:
             raise InputError(f"deadline_s is {deadline_s}; must be finite and above 0")
         # Pickled here and now: the caller hears of what cannot be pickled, and later changes have no effect.
         data = pickle.dumps(argument, pickle.HIGHEST_PROTOCOL)
-        ticket = Ticket(next(self._numbers), task, data, deadline_s, on_progress, on_start, wants, self._withdraw)
+        ticket = Ticket(
+            next(self._numbers), task, data, deadline_s, on_progress, on_start, on_told, wants, self._withdraw
+        )
+        ticket.is_patient = not at_once
         with self._changed:
             if self._closed:
                 raise WorkerError("the pool was closed")
@@ -389,7 +395,7 @@ class WorkerPool:
     def _lost(self, worker: Worker, ticket: Ticket) -> None:
         """The worker is dead: have the task begun again by another one, or fail."""
         with self._changed:
-            if not self._closed and ticket.begins_again(self._attempts):
+            if not self._closed and ticket.is_patient and ticket.begins_again(self._attempts):
                 self._queue.push_first(ticket)
                 # One alone may be a worker that leaves it to another.
                 self._changed.notify_all()

@@ -59,6 +59,7 @@ class Ticket:
         deadline_s: float,
         on_progress: Callable[[Progress], None] | None,
         on_start: Callable[[], None] | None,
+        on_told: Callable[["Ticket"], None] | None = None,
         wants: str | None = None,
         withdraw: Callable[["Ticket"], bool] = lambda _: False,
     ) -> None:
@@ -71,11 +72,17 @@ class Ticket:
         self.future.set_running_or_notify_cancel()
         self.submitted_s = time.monotonic()
         self.num_attempts = 0
+        # Whether it may wait, now or to be begun again.
+        self.is_patient = True
+        # What it has told on its way, if anything.
+        self.told: tuple[Any] | None = None
         self.last_progress: Progress | None = None
         self.last_incumbent: FloatVector | None = None
         self._argument = argument
-        self._on_progress = on_progress
+        # Of whoever listens.
+        self.on_progress = on_progress
         self._on_start = on_start
+        self._on_told = on_told
         self._withdraw = withdraw
         self._started: float | None = None
         self._ended: float | None = None
@@ -142,6 +149,10 @@ class Ticket:
         elif worker is not None:
             worker.cancel(self.number)
 
+    def go_on_for(self, deadline_s: float) -> None:
+        """Have the deadline be so many seconds from now; for `on_told`."""
+        self.deadline_s = self.elapsed_s + deadline_s
+
     def fail(self, error: BaseException) -> None:
         """End the task with `error`, unless it has ended."""
         if not self.future.done():
@@ -159,7 +170,7 @@ class Ticket:
         found_something = self.last_incumbent is not None
         if found_something or self.is_overdue or self._canceled or self.num_attempts >= attempts:
             return False
-        self._handovers, self._started, self.last_progress = 0, None, None
+        self._handovers, self._started, self.told, self.last_progress = 0, None, None, None
         return True
 
     def run_on(self, worker: Worker) -> bool:
@@ -186,11 +197,10 @@ class Ticket:
                 if number != self.number:
                     # A thread that the task before left behind.
                     continue
-                if kind == "started":
-                    self._begin()
-                    limit = time.monotonic() + self.deadline_s
-                elif self._is_last(kind, content, worker):
+                if self._is_last(kind, content, worker):
                     return True
+                if not asked and self._started is not None:
+                    limit = self._started + self.deadline_s
         except (EOFError, OSError):
             raise
         except Exception as error:
@@ -222,19 +232,28 @@ class Ticket:
         self.last_progress = merged(self.last_progress, progress)
         if progress.incumbent is not None:
             self.last_incumbent = progress.incumbent
-        if self._on_progress is not None:
-            _call(self._on_progress, progress)
+        if self.on_progress is not None:
+            _call(self.on_progress, progress)
 
     def _is_last(self, kind: str, content: Sequence[Any], worker: Worker) -> bool:
         """Take what a worker says of the task; whether that is the last word."""
+        if kind == "started":
+            self._begin()
+            return False
         if kind == "progress":
             self._advance(content[0])
             return False
-        value, progress, keeps = content
-        if keeps is not None:
-            worker.keeps = keeps
-        if progress is not None:
-            self._advance(progress)
+        if kind == "told":
+            self.told = (content[0],)
+            if self._on_told is not None:
+                _call(self._on_told, self)
+            return False
+        value, news = content
+        if news.keeps is not None:
+            worker.keeps = news.keeps
+        self.told = news.told or self.told
+        if news.progress is not None:
+            self._advance(news.progress)
         if kind == "failed":
             self.fail(value)
         else:

@@ -3,9 +3,8 @@
 The main thread runs tasks, one thread listens to the parent, one sends progress. Messages are tuples:
 
 parent -> worker   ("task", id, "package.module:function", pickled argument), ("cancel", id), ("load",), ("exit",)
-worker -> parent   ("ready",), ("started", id), ("progress", id, Progress), and at the end ("done", id, value, Progress
-                   or None, names or None) or ("failed", id, error, Progress or None, names or None): what it keeps, as
-                   far as that is other than it has said before
+worker -> parent   ("ready",), ("started", id), ("told", id, value), ("progress", id, Progress), and at the end ("done",
+                   id, value, `LastNews`) or ("failed", id, error, `LastNews`)
 """
 
 import ctypes
@@ -23,13 +22,16 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, NamedTuple
 
 from solver.monitor import Progress, SolveMonitor
 from stowplan.errors import StowplanError, WorkerError
 
 _logger = logging.getLogger("stowplan.solver.worker")
 _PROGRESS_INTERVAL_S = 0.1
+# What a task tells on its way waits so long for its end, which then brings it along: to send it, and to have it heard,
+# takes as long as a short task.
+_TELL_WITHIN_S = 0.05
 _PR_SET_PDEATHSIG = 1
 
 
@@ -58,6 +60,15 @@ def main(descriptor: int, parent: int, preload: Sequence[str], idle_load: Sequen
             loaded = modules
         else:
             _run(task, outbox)
+
+
+class LastNews(NamedTuple):
+    """What comes with the end of a task. `told`: what it has told, if that has not been sent yet; `keeps`: what the
+    worker keeps, where that is other than it has said before."""
+
+    told: tuple[object] | None
+    progress: Progress | None
+    keeps: tuple[str, ...] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -129,6 +140,7 @@ def _run(task: _Task, outbox: "_Outbox") -> None:
     outbox.send("started", task.id)
     monitor = SolveMonitor(
         on_progress=lambda progress: outbox.offer(task.id, progress),
+        tells=lambda value: outbox.tell(task.id, value),
         keeps=outbox.keep,
         canceled=task.canceled,
     )
@@ -152,15 +164,18 @@ def _resolve(path: str) -> Callable[[Any, SolveMonitor], Any]:
 
 
 class _Outbox:
-    """Sends to the parent. Progress is merged and goes out at once, then at most ten times a second."""
+    """Sends to the parent. Progress is merged and goes out at once, then at most ten times a second; what is told goes
+    out with the end of its task where that comes soon."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._sending = threading.Lock()
         self._pending = threading.Condition()
+        # Of which task what follows is.
         self._task = 0
+        self._told: tuple[object] | None = None
         self._progress: Progress | None = None
-        self._keeps: Sequence[str] | None = None
+        self._keeps: tuple[str, ...] | None = None
 
     def send(self, *message: object) -> None:
         # Pickled first: a value that cannot be pickled must not leave half a message in the pipe.
@@ -170,8 +185,15 @@ class _Outbox:
 
     def offer(self, task: int, progress: Progress) -> None:
         with self._pending:
-            self._progress = merged(self._progress if self._task == task else None, progress)
-            self._task = task
+            self._come_to(task)
+            if self._told is None and self._progress is None:
+                self._pending.notify()
+            self._progress = merged(self._progress, progress)
+
+    def tell(self, task: int, value: object) -> None:
+        with self._pending:
+            self._come_to(task)
+            self._told = (value,)
             self._pending.notify()
 
     def keep(self, names: Sequence[str]) -> None:
@@ -180,15 +202,18 @@ class _Outbox:
             self._keeps = tuple(names)
 
     def end(self, kind: str, task: int, content: object) -> None:
-        """Send the last word of a task, and with it what is pending: whoever listens wakes once for both."""
+        """Send the last word of a task, and with it what is pending: whoever listens wakes once for all."""
         # The lock spans taking and sending, so that progress never arrives after the answer.
         with self._pending:
-            # A thread that the task before left behind may have offered the last one.
-            self.send(kind, task, content, self._progress if self._task == task else None, self._keeps)
-            self._progress = self._keeps = None
+            self._come_to(task)
+            self.send(kind, task, content, LastNews(self._told, self._progress, self._keeps))
+            self._told = self._progress = self._keeps = None
 
     def flush(self) -> None:
         with self._pending:
+            if self._told is not None:
+                self.send("told", self._task, *self._told)
+                self._told = None
             if self._progress is not None:
                 self.send("progress", self._task, self._progress)
                 self._progress = None
@@ -197,11 +222,18 @@ class _Outbox:
         try:
             while True:
                 with self._pending:
-                    self._pending.wait_for(lambda: self._progress is not None)
+                    self._pending.wait_for(lambda: self._told is not None or self._progress is not None)
+                    if self._told is not None:
+                        self._pending.wait_for(lambda: self._told is None, _TELL_WITHIN_S)
                 self.flush()
                 time.sleep(_PROGRESS_INTERVAL_S)
         except OSError:
             os._exit(1)
+
+    def _come_to(self, task: int) -> None:
+        """A thread that the task before left behind may have offered the last."""
+        if self._task != task:
+            self._task, self._told, self._progress = task, None, None
 
 
 def merged(old: Progress | None, new: Progress) -> Progress:

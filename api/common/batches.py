@@ -40,6 +40,25 @@ class _Asked(Generic[PreparedT, DoneT]):
     answer: "Future[DoneT]"
 
 
+class Later(Generic[PreparedT, DoneT]):
+    """Something that is asked for here, in a loop, and prepared once some other thread has what for."""
+
+    def __init__(self, put: "Callable[[_Asked[PreparedT, DoneT]], None]") -> None:
+        self._put = put
+        self._loop, self._context = get_running_loop(), copy_context()
+        self.answer: Future[DoneT] = self._loop.create_future()
+
+    def do(self, prepare: Callable[[], PreparedT]) -> None:
+        """Have it prepared and finished; raises what `Batches.do` does, and `answer` what either does."""
+        self._put(_Asked(prepare=prepare, context=self._context, loop=self._loop, answer=self.answer))
+
+    def fail(self, error: Exception) -> None:
+        """Have `answer` raise this, unless there is one."""
+        # A loop that has ended has nobody who waits.
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(_answer, [(self.answer, error)])
+
+
 class _Word(Enum):
     WAKE = auto()
     END = auto()
@@ -71,13 +90,13 @@ class Batches(Generic[PreparedT, DoneT]):
         ShuttingDownError
             When it is closed.
         """
-        loop = get_running_loop()
-        answer: Future[DoneT] = loop.create_future()
-        with self._closing:
-            if self._is_closed:
-                raise ShuttingDownError("the service stops; ask again when it is back")
-            self._asked.put(_Asked(prepare=prepare, context=copy_context(), loop=loop, answer=answer))
-        return await answer
+        later = self.later()
+        later.do(prepare)
+        return await later.answer
+
+    def later(self) -> Later[PreparedT, DoneT]:
+        """What is prepared later; for who asks here, and in this context."""
+        return Later(self._put)
 
     def wake(self) -> None:
         """Have `finish` called soon, also if nobody asks."""
@@ -89,6 +108,12 @@ class Batches(Generic[PreparedT, DoneT]):
             self._is_closed = True
             self._asked.put(_Word.END)
         self._thread.join()
+
+    def _put(self, asked: "_Asked[PreparedT, DoneT]") -> None:
+        with self._closing:
+            if self._is_closed:
+                raise ShuttingDownError("the service stops; ask again when it is back")
+            self._asked.put(asked)
 
     def _run(self) -> None:
         while (batch := self._next()) is not None:

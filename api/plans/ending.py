@@ -80,7 +80,7 @@ class Endings:
         while self._ended:
             plan, termination = self._ended.popleft()
             with _logged(plan):
-                ending = self._ending(plan, termination)
+                ending = self.ending(plan, termination)
                 if ending is not None:
                     endings.append(ending)
         return endings
@@ -101,16 +101,13 @@ class Endings:
             with _logged(ending.plan):
                 self._finish(ending, stored[k] if isinstance(stored, Sequence) else stored)
 
-    def _stored_together(self, endings: Sequence[Ending]) -> Sequence[bool] | StoreUnavailableError | None:
-        try:
-            return self._store.finish_plans([ending.stored for ending in endings])
-        except StoreUnavailableError as error:
-            # To try them one by one would wait as often.
-            return error
-        except Exception:  # noqa: BLE001 - one by one they are tried, and told of
-            return None
+    def tell(self, ending: Ending) -> None:
+        """Tell of a plan that was stored with its end."""
+        with _logged(ending.plan):
+            self._conclude(ending.plan, ending.record)
+            self._observe(ending)
 
-    def _ending(self, plan: RunningPlan, termination: Termination) -> Ending | None:
+    def ending(self, plan: RunningPlan, termination: Termination) -> Ending | None:
         """What is to be stored; None where there is nothing to say here."""
         if not plan.decide():
             return None
@@ -130,9 +127,18 @@ class Endings:
             plan.record = record
         return Ending(plan=plan, termination=termination, record=record, events=events)
 
+    def _stored_together(self, endings: Sequence[Ending]) -> Sequence[bool] | StoreUnavailableError | None:
+        try:
+            return self._store.finish_plans([ending.stored for ending in endings])
+        except StoreUnavailableError as error:
+            # To try them one by one would wait as often.
+            return error
+        except Exception:  # noqa: BLE001 - one by one they are tried, and told of
+            return None
+
     def _finish(self, ending: Ending, stored: bool | StoreUnavailableError | None) -> None:
         """Store an end where that has not been done, and tell of it."""
-        plan, record, termination = ending.plan, ending.record, ending.termination
+        plan, record = ending.plan, ending.record
         try:
             if isinstance(stored, bool):
                 self._take_out(ending, is_stored=stored)
@@ -143,9 +149,13 @@ class Endings:
             # Who waits for it has it, also where the database will never take it.
             if not self._store.is_shared:
                 self._conclude(plan, record)
-        if termination.outcome is not None and "solve" in termination.outcome.times.wall_s:
-            seconds = termination.outcome.times.wall_s["solve"]
-            self._metrics.solve_seconds.labels(record.policy, termination.outcome.solver).observe(seconds)
+        self._observe(ending)
+
+    def _observe(self, ending: Ending) -> None:
+        outcome = ending.termination.outcome
+        if outcome is not None and "solve" in outcome.times.wall_s:
+            seconds = outcome.times.wall_s["solve"]
+            self._metrics.solve_seconds.labels(ending.record.policy, outcome.solver).observe(seconds)
 
     def _store_end(self, ending: Ending) -> None:
         is_stored = self._store.finish_plan(*ending.stored)

@@ -19,8 +19,8 @@ from models.plan import PlanRequest, PlanTask
 from models.planning_task import resumed
 from solver.monitor import Progress
 from solver.pool import WorkerPool
-from solver.ticket import Ticket
-from stowplan.errors import Issue, StowplanError
+from solver.ticket import DeadlineError, Ticket
+from stowplan.errors import Issue, StowplanError, WorkerError
 
 _NEWS = 1e-9
 _logger = logging.getLogger("stowplan.api.plans.run")
@@ -73,24 +73,21 @@ class RunningPlan:
         QueueFullError, WorkerError
             When the pool does not take it.
         """
-        id_ = request_id_now()
-        asked = {} if id_ is None else {"request_id": id_}
-        self.events.publish(STATE, {"status": PlanStatus.QUEUED.value, **asked})
-        ticket = self._pool.submit(
-            PLAN_TASK,
-            PlanTask(request=self.request, validated=True),
-            self.request.options.time_limit_s + self._slack_s,
-            on_progress=self._advance,
-            on_start=self._begin,
-            promised=promised,
-            wants=key_of(self.request),
-        )
-        with self._lock:
-            self._ticket = ticket
-            stopped = self._stopped is not None
-        if stopped:
-            ticket.cancel()
-        ticket.done_callback(self._end)
+        self._tell_queued()
+        self._submit(promised=promised)
+
+    def go_on(self, ticket: Ticket) -> None:
+        """Have the plan be what a task that has begun makes of it, in place of `start`."""
+        ticket.on_progress = self._advance
+        self._tell_begun(ticket)
+        self._on_begin()
+        self._follow(ticket, self._end_or_start)
+
+    def ended_by(self, ticket: Ticket) -> Termination:
+        """Have the plan be what a task made of it that is done and has a result; gives its end, not to `on_end`."""
+        self._tell_begun(ticket)
+        self.queued_s = ticket.queued_s
+        return termination_of_outcome(ticket.result(), None)
 
     def stop(self, status: PlanStatus) -> None:
         """Ask the plan to stop and to end as `status`, keeping its best solution."""
@@ -112,6 +109,37 @@ class RunningPlan:
         self.stop(PlanStatus.INTERRUPTED)
         return events
 
+    def _tell_queued(self) -> None:
+        id_ = request_id_now()
+        asked = {} if id_ is None else {"request_id": id_}
+        self.events.publish(STATE, {"status": PlanStatus.QUEUED.value, **asked})
+
+    def _submit(self, *, promised: bool) -> None:
+        ticket = self._pool.submit(
+            PLAN_TASK,
+            PlanTask(request=self.request, validated=True),
+            self.request.options.time_limit_s + self._slack_s,
+            on_progress=self._advance,
+            on_start=self._begin,
+            promised=promised,
+            wants=key_of(self.request),
+        )
+        self._follow(ticket, self._end)
+
+    def _tell_begun(self, ticket: Ticket) -> None:
+        self._tell_queued()
+        self._enter(PlanStatus.BUILDING, time.time() - ticket.elapsed_s)
+        if ticket.last_progress is not None:
+            self._advance(ticket.last_progress)
+
+    def _follow(self, ticket: Ticket, on_end: Callable[[Ticket], None]) -> None:
+        with self._lock:
+            self._ticket = ticket
+            stopped = self._stopped is not None
+        if stopped:
+            ticket.cancel()
+        ticket.done_callback(on_end)
+
     def _begin(self) -> None:
         self._enter(PlanStatus.BUILDING)
         self._on_begin()
@@ -126,8 +154,8 @@ class RunningPlan:
         if improved or moved:
             self.events.publish("incumbent" if improved else "bound", self._quality(progress.elapsed_s))
 
-    def _enter(self, status: PlanStatus) -> None:
-        now: dict[str, Any] = {f"{status.value}_at_s": time.time()}
+    def _enter(self, status: PlanStatus, at_s: float | None = None) -> None:
+        now: dict[str, Any] = {f"{status.value}_at_s": time.time() if at_s is None else at_s}
         self.record = replace(self.record, status=status, **now)
         self.events.publish(STATE, {"status": status.value})
 
@@ -136,6 +164,19 @@ class RunningPlan:
         if self._objective is not None and self._bound is not None:
             gap = abs(self._objective - self._bound) / max(abs(self._objective), 1e-10)
         return {"objective": self._objective, "bound": self._bound, "relative_gap": gap, "elapsed_s": elapsed_s}
+
+    def _end_or_start(self, ticket: Ticket) -> None:
+        """Have a plan whose worker died, which alone had what the request changes, begin as any other."""
+        error = ticket.future.exception()
+        is_lost = isinstance(error, WorkerError) and not isinstance(error, DeadlineError)
+        if is_lost and ticket.last_incumbent is None and self._stopped is None:
+            try:
+                self._submit(promised=True)
+            except StowplanError:
+                _logger.exception("plan %s cannot begin again", self.record.id)
+            else:
+                return
+        self._end(ticket)
 
     def _end(self, ticket: Ticket) -> None:
         self.queued_s = ticket.queued_s
@@ -154,7 +195,7 @@ class RunningPlan:
 
     def _resumed(self, ticket: Ticket) -> Ticket | None:
         try:
-            return resumed(self._pool, ticket, self.request, self._slack_s, validated=True)
+            return resumed(self._pool, ticket, self.request, self._slack_s, task=PLAN_TASK, validated=True)
         except StowplanError:
             _logger.exception("plan %s cannot be resumed", self.record.id)
             return None

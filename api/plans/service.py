@@ -22,20 +22,23 @@ from api.common.metrics import Metrics
 from api.common.settings import Settings
 from api.plans.ending import Endings
 from api.plans.left_behind import EPOCH_EVENTS, LeftBehindPlan, LeftBehindPlans
+from api.plans.near import NearPlans
 from api.plans.present import plan_document, plan_list
 from api.plans.reading import READ_PLAN, ReadPlan
 from api.plans.run import RunningPlan
 from api.plans.sharing import Sharing
-from api.plans.submission import Submissions
+from api.plans.submission import Submissions, Submitted
 from api.plans.termination import Termination
 from api.plans.traces import NoTraces, PlanTraces
 from api.reading.requests import RequestReader
+from api.reading.texts import RequestText
 from api.schemas.plan import PlanDoc, PlanList, PlanStatus
 from api.store.admission import refuse_too_many
 from api.store.database import Store
 from api.store.leases import Leases, Others
 from api.store.records import LeftBehind, PlanRecord
 from solver.pool import WorkerPool
+from solver.ticket import Ticket
 from stowplan.errors import Issue, StowplanError
 
 _POLL_S = 0.02
@@ -70,7 +73,10 @@ class Plans:
         self._stopping = False
         self._closed = False
         self._endings = Endings(store, metrics, self._traces, self._running, self._follow)
-        self._submissions = Submissions(store, self._endings, self._admission, self._refuse, self._begin)
+        self._submissions = Submissions(
+            store, self._endings, self._admission, self._refuse, self._begin, self._new_plan
+        )
+        self._near = NearPlans(pool, self._submissions, settings.read_s, settings.deadline_slack_s)
         self._leases = Leases(store)
         self._left_behind = LeftBehindPlans(store, self.reread, self._go_on)
         room = settings.queue_size + settings.workers
@@ -102,6 +108,11 @@ class Plans:
         Raises what `read` does, too.
         """
         return await self._submissions.submit_read(read, idempotency_key, received_s)
+
+    async def submit_near(self, text: RequestText, idempotency_key: str | None, received_s: float) -> Submitted | None:
+        """Do what `submit_read` does, and plan, where an idle worker keeps what the request changes; None where that
+        cannot be. For who waits for the plan."""
+        return await self._near.submit(text, idempotency_key, received_s)
 
     def submit_all(self, asked: Sequence[tuple[ReadPlan, str | None]], received_s: float) -> list[str]:
         """Store and queue plans, each with its key, all or none; returns their ids. Raises what `submit` does."""
@@ -278,14 +289,20 @@ class Plans:
             raise ShuttingDownError("the service stops; ask again when it is back")
         refuse_too_many(self._settings, others, num_new)
 
-    def _begin(self, record: PlanRecord, asked: ReadPlan) -> None:
-        notes = (*asked.filled_in, *asked.notes)
-        plan = self._running_plan(record, asked, notes, 1)
+    def _new_plan(self, record: PlanRecord, asked: ReadPlan) -> RunningPlan:
+        plan = self._running_plan(record, asked, (*asked.filled_in, *asked.notes), 1)
         plan.asked = self._traces.here()
+        return plan
+
+    def _begin(self, record: PlanRecord, asked: ReadPlan, ticket: Ticket | None) -> None:
+        plan = self._new_plan(record, asked)
         self._running[record.id] = plan
         try:
-            # There may be room where others wait for less.
-            plan.start(promised=self._store.is_shared and self._pool.trouble is None)
+            if ticket is not None:
+                plan.go_on(ticket)
+            else:
+                # There may be room where others wait for less.
+                plan.start(promised=self._store.is_shared and self._pool.trouble is None)
         except Exception:
             del self._running[record.id]
             self._store.delete_plan(record.id)

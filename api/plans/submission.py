@@ -7,14 +7,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from api.common.asking import caller_now
-from api.common.batches import Batches, Prepared
+from api.common.batches import Batches, Later, Prepared
 from api.common.errors import StoreUnavailableError
 from api.plans.ending import Ending, Endings
 from api.plans.reading import ReadPlan
+from api.plans.run import RunningPlan
 from api.schemas.plan import PlanStatus, TimingsDoc
 from api.store.database import Store
 from api.store.leases import Others
 from api.store.records import NewPlan, PlanRecord
+from solver.ticket import Ticket
 from stowplan import __version__
 from stowplan.records import to_json
 
@@ -23,32 +25,61 @@ _MS_PER_S = 1e3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """A plan that was read, and what is to be stored of it."""
+    """A plan that was read, and what is to be stored of it. `ticket`: the task that has read it and goes on with it."""
 
     asked: ReadPlan
     new: NewPlan
+    ticket: Ticket | None = None
+
+    def cancel(self) -> None:
+        """It is not to be."""
+        if self.ticket is not None:
+            self.ticket.cancel()
 
 
-def new_record(asked: ReadPlan, idempotency_key: str | None) -> PlanRecord:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submitted:
+    """A plan that is stored; its `record`, where it has ended already."""
+
+    id: str
+    record: PlanRecord | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accepted:
+    """When a request was: `at_s` since 1970, `after_ms` it had come."""
+
+    at_s: float
+    after_ms: float
+
+    @classmethod
+    def now(cls, received_s: float) -> "Accepted":
+        """One that came at `received_s` (monotonic clock)."""
+        return cls(at_s=time.time(), after_ms=(time.perf_counter() - received_s) * _MS_PER_S)
+
+
+def new_record(asked: ReadPlan, idempotency_key: str | None, accepted: Accepted) -> PlanRecord:
     """The first row of a plan."""
+    timings = TimingsDoc(
+        accept_ms=accepted.after_ms, queue_ms=None, phases_ms={}, cpu_ms=None, first_incumbent_ms=None, total_ms=None
+    )
     return PlanRecord(
         id=f"plan-{uuid.uuid4().hex}",
         policy=asked.policy,
         status=PlanStatus.QUEUED,
-        queued_at_s=time.time(),
+        queued_at_s=accepted.at_s,
         version=__version__,
         input_hash=asked.input_hash,
         options=asked.options.model_dump_json(),
-        timings="",
+        timings=timings.model_dump_json(),
         idempotency_key=idempotency_key,
     )
 
 
-def new_plan(plan: ReadPlan, record: PlanRecord, received_s: float) -> NewPlan:
-    """What is stored of a plan that the client asks for who is known here, and that came at `received_s` (monotonic
-    clock)."""
+def new_plan(plan: ReadPlan, record: PlanRecord) -> NewPlan:
+    """What is stored of a plan that the client asks for who is known here."""
     return NewPlan(
-        record=replace(record, timings=_accepted(received_s)),
+        record=record,
         asked=plan.input,
         posted_hash=plan.posted_hash,
         # What is stored has nothing to fill in: who goes on with it could not say these again.
@@ -56,14 +87,6 @@ def new_plan(plan: ReadPlan, record: PlanRecord, received_s: float) -> NewPlan:
         client=caller_now().client,
         due_s=record.queued_at_s + plan.request.options.time_limit_s,
     )
-
-
-def _accepted(received_s: float) -> str:
-    accept_ms = (time.perf_counter() - received_s) * _MS_PER_S
-    timings = TimingsDoc(
-        accept_ms=accept_ms, queue_ms=None, phases_ms={}, cpu_ms=None, first_incumbent_ms=None, total_ms=None
-    )
-    return timings.model_dump_json()
 
 
 class Submissions:
@@ -77,7 +100,10 @@ class Submissions:
     refuse
         Is told how many are new, and what else there is to do; may refuse, by raising.
     begin
-        Queues a plan that is stored; where it raises, the plan is stored no more.
+        Queues a plan that is stored, or goes on with a task that has read it; where it raises, the plan is stored no
+        more.
+    running
+        Makes what is known of a plan while it runs.
     """
 
     def __init__(
@@ -86,24 +112,25 @@ class Submissions:
         endings: Endings,
         admission: threading.Lock,
         refuse: Callable[[int, Others], None],
-        begin: Callable[[PlanRecord, ReadPlan], None],
+        begin: Callable[[PlanRecord, ReadPlan, Ticket | None], None],
+        running: Callable[[PlanRecord, ReadPlan], RunningPlan],
     ) -> None:
         self._store, self._endings = store, endings
-        self._admission, self._refuse, self._begin = admission, refuse, begin
+        self._admission, self._refuse, self._begin, self._running = admission, refuse, begin, running
         # Plans that are being stored.
         self.coming: set[str] = set()
-        self._batches: Batches[Submission, str] = Batches("write", self._write)
+        self._batches: Batches[Submission, Submitted] = Batches("write", self._write)
 
     def submit_all(self, asked: Sequence[tuple[ReadPlan, str | None]], received_s: float) -> list[str]:
         """What `Plans.submit_all` does."""
-        new = [new_plan(plan, new_record(plan, key), received_s) for plan, key in asked]
+        new = [new_plan(plan, new_record(plan, key, Accepted.now(received_s))) for plan, key in asked]
         with self._admission:
             self.coming |= (coming := {plan.record.id for plan in new})
             try:
                 ids = self._store.add_plans(new, self._refuse)
                 for plan, (read, _), id_ in zip(new, asked, ids, strict=True):
                     if id_ == plan.record.id:
-                        self._begin(plan.record, read)
+                        self._begin(plan.record, read, None)
             finally:
                 self.coming -= coming
         return ids
@@ -113,9 +140,14 @@ class Submissions:
 
         def prepare() -> Submission:
             asked = read()
-            return Submission(asked=asked, new=new_plan(asked, new_record(asked, idempotency_key), received_s))
+            record = new_record(asked, idempotency_key, Accepted.now(received_s))
+            return Submission(asked=asked, new=new_plan(asked, record))
 
-        return await self._batches.do(prepare)
+        return (await self._batches.do(prepare)).id
+
+    def later(self) -> Later[Submission, Submitted]:
+        """A plan that is asked for here, to be stored once it is read."""
+        return self._batches.later()
 
     def end_soon(self) -> None:
         """Write the ends of plans that have come."""
@@ -125,7 +157,7 @@ class Submissions:
         """Store what has been asked for, and nothing more."""
         self._batches.close()
 
-    def _write(self, submissions: Sequence[Prepared[Submission]]) -> list[str | Exception]:
+    def _write(self, submissions: Sequence[Prepared[Submission]]) -> list[Submitted | Exception]:
         """Store plans that have nothing to do with one another, with the ends that have come; an exception of one is
         its own."""
         endings = self._endings.take()
@@ -137,18 +169,39 @@ class Submissions:
         with self._admission:
             self.coming |= coming
             try:
-                found, stored = self._stored(submissions, endings)
-                ids = [self._begun(each, of, failed) for each, of in zip(submissions, found, strict=True)]
+                ended = [each.context.run(self._ended, each.value) for each in submissions]
+                found, stored = self._stored(submissions, ended, endings)
+                submitted = [
+                    self._begun(each, of, ending, failed)
+                    for each, of, ending in zip(submissions, found, ended, strict=True)
+                ]
             finally:
                 self.coming -= coming
         self._endings.finish(endings, stored)
-        return ids
+        return submitted
+
+    def _ended(self, submission: Submission) -> Ending | None:
+        """The end of a plan that the task which read it has come to already: it is stored once, with that."""
+        ticket = submission.ticket
+        if ticket is None or not ticket.done() or ticket.future.exception() is not None:
+            return None
+        plan = self._running(submission.new.record, submission.asked)
+        return self._endings.ending(plan, plan.ended_by(ticket))
 
     def _stored(
-        self, submissions: Sequence[Prepared[Submission]], endings: Sequence[Ending]
+        self,
+        submissions: Sequence[Prepared[Submission]],
+        ended: Sequence[Ending | None],
+        endings: Sequence[Ending],
     ) -> tuple[Sequence[Sequence[str] | Exception], Sequence[bool] | StoreUnavailableError | None]:
         """What became of plans, and of ends, if these were written with them."""
-        groups = [([each.value.new], each.context) for each in submissions]
+        groups = [
+            (
+                [each.value.new if end is None else replace(each.value.new, record=end.record, events=end.events)],
+                each.context,
+            )
+            for each, end in zip(submissions, ended, strict=True)
+        ]
         if not endings:
             return self._store.add_each(groups, self._refuse), None
         try:
@@ -160,19 +213,30 @@ class Submissions:
         return found, stored
 
     def _begun(
-        self, submission: Prepared[Submission], found: Sequence[str] | Exception, failed: dict[str, Exception]
-    ) -> str | Exception:
-        """Queue a plan that is stored, unless it was known; gives its id.
+        self,
+        submission: Prepared[Submission],
+        found: Sequence[str] | Exception,
+        ending: Ending | None,
+        failed: dict[str, Exception],
+    ) -> Submitted | Exception:
+        """Queue a plan that is stored, unless it was known or has ended.
 
         `failed`: plans of this batch that could not be queued, and so are stored no more. Others may have asked for
         the same one with its key.
         """
         if isinstance(found, Exception):
+            submission.value.cancel()
             return found
-        (id_,), record = found, submission.value.new.record
-        if id_ == record.id:
+        (id_,), new = found, submission.value
+        if id_ != new.new.record.id:
+            new.cancel()
+        elif ending is not None:
+            self._endings.tell(ending)
+            return Submitted(id=id_, record=ending.record)
+        else:
             try:
-                submission.context.run(self._begin, record, submission.value.asked)
+                submission.context.run(self._begin, new.new.record, new.asked, new.ticket)
             except Exception as error:  # noqa: BLE001 - whoever asked gets it
+                new.cancel()
                 failed[id_] = error
-        return failed.get(id_, id_)
+        return failed.get(id_) or Submitted(id=id_)

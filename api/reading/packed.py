@@ -149,6 +149,10 @@ class PackedRequest:
         """Pack a request."""
         return cls(snapshot=snapshot, parameters=request.parameters, options=request.options)
 
+    def unpacked(self) -> PlanRequest:
+        """The request in the process that has kept its snapshot, or reads it again."""
+        return PlanRequest(snapshot=_read(self.snapshot), parameters=self.parameters, options=self.options)
+
     def for_worker(self) -> PlanRequest:
         """The request as an argument of a task; here, only its parameters and options can be read."""
         snapshot = cast("Snapshot", WrittenSnapshot(self.snapshot))

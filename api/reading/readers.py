@@ -20,7 +20,7 @@ from stowplan.errors import WorkerError
 Then = Callable[[Callable[[], Any]], Awaitable[Any]]
 _NOTHING = object()
 # A worker that keeps a base reads a small change to it in far less; one that hangs is not waited for.
-_NEAR_S = 1.0
+NEAR_S = 1.0
 
 
 class Readers:
@@ -75,7 +75,7 @@ class Readers:
         is_small = num_bytes <= self._small_bytes
         if self._workers is not None and (not is_small or self.is_kept(wants)):
             with suppress(QueueFullError, WorkerError, TimeoutError):
-                async with asyncio.timeout(min(_NEAR_S, self._limit_s) if is_small else None):
+                async with asyncio.timeout(min(NEAR_S, self._limit_s) if is_small else None):
                     found = await run_task(self._workers, task, argument, self._limit_s, at_once=True, wants=wants)
         if found is _NOTHING and is_small:
             read_here = partial(_read_here, task, argument)

@@ -1,7 +1,7 @@
 """Requests that bring or name a snapshot: from bytes to what the services need of them."""
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -61,10 +61,7 @@ class RequestReader:
         WorkerTimeoutError, QueueFullError
             When it is not read in time, or too many wait.
         """
-        known = self._measured.ids() if fill_in else frozenset[str]()
-        text = RequestText(
-            body=body, settings=self._settings, measured_jobs=known, snapshots=self._kept_elsewhere(body)
-        )
+        text = self._text(body, self._kept_elsewhere(body), fill_in=fill_in)
         when_known = None if then is None else partial(_unless_lacking, then)
         while isinstance(found := await self._read(task, text, when_known), Lacking):
             if found.forecasts is None:
@@ -72,6 +69,15 @@ class RequestReader:
             else:
                 text = replace(text, forecasts=await self._forecast(found.forecasts))
         return found
+
+    def near(self, body: bytes) -> RequestText | None:
+        """What an idle worker is told to read that keeps what `body` changes; None where there is none."""
+        kept = self._kept_elsewhere(body)
+        return self._text(body, kept, fill_in=True) if kept else None
+
+    def _text(self, body: bytes, kept: Mapping[str, BodyName | None], *, fill_in: bool) -> RequestText:
+        known = self._measured.ids() if fill_in else frozenset[str]()
+        return RequestText(body=body, settings=self._settings, measured_jobs=known, snapshots=kept)
 
     def _kept_elsewhere(self, body: bytes) -> dict[str, BodyName | None]:
         """The base that a small text changes, by its name, where an idle worker keeps it."""

@@ -42,7 +42,7 @@ PlanEnd = tuple[PlanRecord, str, int | None]
 _RECORD_COLUMNS = [PLANS.c[field.name] for field in fields(PlanRecord)]
 # Made once: SQLAlchemy takes as long to build a statement with its values in it as SQLite takes to carry it out.
 _WRITTEN = [column.name for column in _RECORD_COLUMNS if column.name != "sequence"]
-_INSERT = Frequent(insert(PLANS))
+_INSERT, _INSERT_ENDED = Frequent(insert(PLANS)), Frequent(insert(PLANS))
 # Of every plan that is told by changes, with a key.
 _INSERT_POSTED = Frequent(insert(POSTED))
 _FINISH = Frequent(update(PLANS).where(PLANS.c.id == bindparam("ended")))
@@ -323,11 +323,14 @@ class Store(Database):
         snapshot = plan.asked.snapshot
         keep_body(connection, snapshot)
         values = {**_values(record), "request": plan.asked.rest, "snapshot_hash": snapshot.hash}
-        _INSERT.change(connection, values)
+        if plan.events is None:
+            _INSERT.change(connection, values)
+            lease(connection, self, record.id, PLANS_LEASES, client=plan.client, due_s=plan.due_s)
+        else:
+            _INSERT_ENDED.change(connection, {**values, "events": plan.events})
         if not self.is_shared:
             # Others would delete plans without a word.
             self.recent_snapshots.put(record.id, snapshot.name, 1)
-        lease(connection, self, record.id, PLANS_LEASES, client=plan.client, due_s=plan.due_s)
         # Whoever asks again is known by the key alone.
         if record.idempotency_key is not None and plan.posted_hash not in (None, record.input_hash):
             _INSERT_POSTED.change(connection, {"plan_id": record.id, "input_hash": plan.posted_hash})

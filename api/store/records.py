@@ -56,11 +56,12 @@ class NewPlan:
     """A plan that is asked for.
 
     `posted_hash`: of the request as it was posted; `notes`: what is said of what was filled in; `due_s`: its turn,
-    the smallest is next.
+    the smallest is next. `events`: as JSON text, of one that has ended before it is stored.
     """
 
     record: PlanRecord
     asked: PlanInput
+    events: str | None = None
     posted_hash: str | None = None
     notes: str | None = None
     client: str | None = None

@@ -38,6 +38,14 @@ def keep(key: str, monitor: SolveMonitor) -> int:
     return os.getpid()
 
 
+def tell(order: tuple[object, float], monitor: SolveMonitor) -> float:
+    """Tell something, and end so many seconds later."""
+    value, seconds = order
+    monitor.tells(value)
+    time.sleep(seconds)
+    return seconds
+
+
 def variables(names: list[str], monitor: SolveMonitor) -> dict[str, str | None]:  # noqa: ARG001 - as above
     """What variables are in the worker."""
     return {name: os.environ.get(name) for name in names}

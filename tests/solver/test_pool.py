@@ -177,6 +177,28 @@ def test_the_last_progress_comes_before_the_answer(pool: WorkerPool) -> None:
     assert ticket.last_progress.bound == 100.0
 
 
+def test_what_a_task_tells_comes_with_its_end_or_well_before(pool: WorkerPool) -> None:
+    seen: list[tuple[object, bool]] = []
+
+    def see(ticket: Ticket) -> None:
+        seen.append((ticket.told, ticket.done()))
+        ticket.go_on_for(20.0)
+
+    quick = pool.submit(name(tasks.tell), ("soon", 0.0), 10, on_told=see)
+    assert quick.result(20) == 0.0
+    assert quick.told == ("soon",)
+    # A machine may be so busy that it is told before.
+    assert seen in ([], [(("soon",), False)])
+    seen.clear()
+    # Beyond the deadline that it began with.
+    slow = pool.submit(name(tasks.tell), ("long", 1.0), 0.5, on_told=see)
+    until(lambda: bool(seen))
+    assert seen == [(("long",), False)]
+    assert slow.result(20) == 1.0
+    assert (slow.told, len(seen)) == (("long",), 1)
+    assert pool.submit(name(tasks.echo), "next", 10).told is None
+
+
 def test_progress_of_a_task_that_is_over_goes_nowhere(pool: WorkerPool) -> None:
     assert pool.submit(name(tasks.haunt), None, 10).result(20) == "gone"
     ticket = pool.submit(name(tasks.wait), 0.5, 10)
@@ -279,6 +301,13 @@ def test_a_full_queue_refuses_and_waiting_tasks_can_be_withdrawn(pool: WorkerPoo
     assert waiting[0].queued_s > 0
     running.cancel()
     assert [ticket.result(20) for ticket in (running, waiting[0], waiting[2])] == ["canceled", 0, 2]
+
+
+def test_a_task_that_is_to_begin_at_once_is_not_begun_again(engine: WorkerEngine) -> None:
+    with WorkerPool(1, 3, preload=("tests.solver.tasks",), engine=engine, attempts=3) as own:
+        until(lambda: own.num_ready == 1)
+        with pytest.raises(WorkerError, match="exit code 3"):
+            own.submit(name(tasks.exit_at_once), 3, 10, at_once=True).result(30)
 
 
 def test_a_task_that_is_to_begin_at_once_does_not_wait(pool: WorkerPool) -> None:

@@ -31,6 +31,7 @@ from api.http.routers.pictures import PICTURES, Picture, drawn
 from api.http.running import services_of
 from api.plans.present import plan_path, plan_text
 from api.plans.reading import READ_PLAN, ReadPlan
+from api.plans.submission import Submitted
 from api.schemas.export import ExportDoc, PlanExportBody, PlanExportDoc
 from api.schemas.plan import EVENT_DATA, PageQuery, PlanDoc, PlanList
 from api.schemas.request import PlanBody
@@ -79,8 +80,11 @@ async def create_plan(
     def submit(read: Callable[[], ReadPlan]) -> Awaitable[str]:
         return services.plans.submit_read(read, key, received_s)
 
-    plan_id = await services.reader.read(READ_PLAN, text, then=submit)
-    return await _answer(services, plan_id, wait_s)
+    near = services.reader.near(text) if wait_s else None
+    submitted = None if near is None else await services.plans.submit_near(near, key, received_s)
+    if submitted is None:
+        submitted = Submitted(id=await services.reader.read(READ_PLAN, text, then=submit))
+    return await _answer(services, submitted.id, wait_s, submitted.record)
 
 
 class _CreatingRoute(APIRoute):
@@ -244,8 +248,10 @@ async def delete_plan(services: Services, plan_id: PlanId) -> None:
     await run_in_threadpool(services.plans.delete, plan_id)
 
 
-async def _answer(services: Services, plan_id: str, wait_s: float | None) -> Response:
-    record = None if wait_s is None else await services.plans.wait(plan_id, wait_s)
+async def _answer(services: Services, plan_id: str, wait_s: float | None, record: PlanRecord | None = None) -> Response:
+    """The plan, final or accepted; `record`: of one that has ended."""
+    if record is None and wait_s is not None:
+        record = await services.plans.wait(plan_id, wait_s)
     if record is None:
         record = await run_in_threadpool(services.plans.record, plan_id)
     headers = {"Location": plan_path(plan_id), **_applied(wait_s)}

@@ -20,7 +20,7 @@ from api.plans.ending import Endings
 from api.plans.reading import ReadPlan
 from api.plans.run import RunningPlan
 from api.plans.service import Plans
-from api.plans.submission import Submission, Submissions
+from api.plans.submission import Submission, Submissions, Submitted
 from api.plans.traces import NoTraces
 from api.reading.requests import RequestReader
 from api.schemas.plan import PlanStatus
@@ -57,7 +57,7 @@ def test_a_plan_that_is_refused_is_refused_to_all_that_ask_for_it(monkeypatch: p
         assert isinstance(first, QueueFullError)
         # It is not stored: its id would lead nowhere.
         assert same is first
-        assert (other, known) == ("plan-3", "plan-3")
+        assert (other, known) == (Submitted(id="plan-3"), Submitted(id="plan-3"))
         assert begun == ["refused", "taken"]
         assert [record.id for record in store.plans(9, None, [])] == ["plan-3"]
         plans.close()
@@ -88,7 +88,8 @@ def test_plans_and_ends_that_come_together_are_written_together_if_the_database_
             store.add_plan(plan.record, ASKED)
         running = cast("dict[str, RunningPlan]", {plan.record.id: plan for plan in ended})
         endings = Endings(store, Metrics(WorkerPool(1, 0)), NoTraces(), running, lambda *_: None)
-        submissions = Submissions(store, endings, Lock(), lambda *_: None, lambda record, _: begun.append(record.id))
+        begin, running_plan = (lambda record, *_: begun.append(record.id)), cast("Any", None)
+        submissions = Submissions(store, endings, Lock(), lambda *_: None, begin, running_plan)
         write, transaction = store.write_together, store.writing
         monkeypatch.setattr(store, "write_together", write_together)
         monkeypatch.setattr(store, "writing", writing)
@@ -97,7 +98,7 @@ def test_plans_and_ends_that_come_together_are_written_together_if_the_database_
         found = submissions._write([asked_for("plan-a", "a"), asked_for("plan-b", "b")])
         assert len(written) == commits
         is_unavailable = isinstance(fault, StoreUnavailableError)
-        assert found == ([fault] * 2 if is_unavailable else ["plan-a", "plan-b"])
+        assert found == ([fault] * 2 if is_unavailable else [Submitted(id="plan-a"), Submitted(id="plan-b")])
         assert begun == ([] if is_unavailable else ["plan-a", "plan-b"])
         assert bool(running) is is_unavailable
         assert all(plan.events.closed for plan in ended)

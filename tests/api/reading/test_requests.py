@@ -13,6 +13,7 @@ from api.app import create_app
 from api.common.errors import WorkerTimeoutError
 from api.convert.plain_change import base_of
 from api.plans import planning
+from api.plans.near import READ_AND_PLAN
 from api.plans.outcome import PLAN_TASK
 from api.plans.reading import READ_PLAN, ReadPlan, read_plan
 from api.reading import packed
@@ -91,7 +92,7 @@ def test_reading_ends_in_time() -> None:
 
 @pytest.mark.parametrize("limit_s", [0.01, 60.0])
 def test_what_is_small_is_read_here_where_a_worker_hangs(limit_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("api.reading.readers._NEAR_S", 0.02)
+    monkeypatch.setattr("api.reading.readers.NEAR_S", 0.02)
     pool = reader_pool(SETTINGS, LocalEngine())
     monkeypatch.setattr(pool, "is_kept", bool)
     monkeypatch.setattr(pool, "submit", lambda task, *_, **__: Ticket(1, task, b"", limit_s, None, None))
@@ -153,7 +154,7 @@ def test_small_changes_go_by_name_to_the_idle_worker_that_planned_their_base(
     submit = pool.submit
 
     def watched(task: str, argument: object, *arguments: object, **options: object) -> Ticket:
-        if task == READ_PLAN:
+        if task in (READ_PLAN, READ_AND_PLAN):
             assert isinstance(argument, RequestText)
             sent_texts.append(argument)
             if is_busy:
@@ -164,7 +165,7 @@ def test_small_changes_go_by_name_to_the_idle_worker_that_planned_their_base(
     request = {**sia_request(), "snapshot": {"base": base["id"], "jobs": {"j0": {"age_s": 5}}}}
     after = planned(client, request)
     # The service, which reads it where none is idle any more, keeps the base as well.
-    assert [type(text.snapshots[base["id"]]) for text in sent_texts] == [BodyName]
+    assert {type(text.snapshots[base["id"]]) for text in sent_texts} == {BodyName}
     whole = changed(sia_request(), "/snapshot/jobs/1/age_s", 17 + is_busy)
     same = planned(client, changed(whole, "/snapshot/jobs/0/age_s", 5))
     assert (after["input_hash"], after["allocations"]) == (same["input_hash"], same["allocations"])
