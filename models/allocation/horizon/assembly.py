@@ -222,7 +222,7 @@ def now_rows(instance: HorizonInstance) -> tuple["sparse.csr_array", FloatVector
     if quotas is not None:
         charged = quotas.now(instance.pair_jobs, instance.sia.configurations.num_gpus[instance.pair_configurations])
         of_pair = sparse.csr_array(sparse.vstack([of_pair, charged], format="csr"))
-        limits, names = np.concatenate([limits, quotas.left]), (*names, *quota_names(instance))
+        limits, names = np.concatenate([limits, quotas.left[quotas.rows]]), (*names, *quota_names(instance))
     return of_pair, limits, names
 
 
@@ -315,8 +315,9 @@ def capacity_names(instance: HorizonInstance) -> tuple[str, ...]:
 
 
 def quota_names(instance: HorizonInstance) -> tuple[str, ...]:
-    """`quota[queue]` of every queue that has one."""
-    return () if instance.quotas is None else tuple(f"quota[{name}]" for name in instance.quotas.names)
+    """`quota[queue]` of every queue that has a row."""
+    quotas = instance.quotas
+    return () if quotas is None else tuple(f"quota[{quotas.names[q]}]" for q in quotas.rows.tolist())
 
 
 def configuration_names(instance: HorizonInstance) -> list[str]:
@@ -362,7 +363,7 @@ def _alike_later(instance: HorizonInstance) -> Iterator[IntVector]:
     if instance.rooms is not None:
         yield instance.rooms.later.limits
     if instance.quotas is not None:
-        yield instance.quotas.left
+        yield instance.quotas.left[instance.quotas.rows]
 
 
 def _led(columns: IntVector, num_columns: int, others: "sparse.csr_array", value: float = 1.0) -> "sparse.csr_array":

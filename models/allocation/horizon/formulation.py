@@ -56,7 +56,8 @@ Data
              `openings`; those of pinned jobs are not among them, even when these jobs have ended, and those that jobs
              are expected to need which are still to come (`arrivals_per_h`) neither, see `arrivals`
   R_q        with `quotas`: what the planned jobs J_q of queue q may have together, its quota less what its pinned jobs
-             hold, or what is reserved if that is more; no job has more of it in any configuration, see `quotas`
+             hold, or what is reserved if that is more; no job has more of it in any configuration, and a queue whose
+             jobs have no more together whatever each has takes no row, see `quotas`
 Variables
   x_ic in {0,1}     job i has configuration c now
   y_s in [0,1]      share of schedule s: what is planned of later intervals is fluid

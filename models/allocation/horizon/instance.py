@@ -225,6 +225,8 @@ def instance_of(
     intervals = growing(parameters.interval_s, parameters.num_intervals, end_s)
     work = _work(base, parameters, seconds, intervals.end_s)
     may_wait = np.setdiff1d(base.planned, base.reserved)
+    if quotas is not None:
+        quotas = quotas.with_rows(kept | later, configurations.num_gpus)
     found = schedules_of(intervals, shapes, work, pair_jobs, pair_configurations, later, may_wait, quotas)
     weight = np.array([job.weight for job in base.jobs], dtype=np.float64)
     weight /= max(float(weight.sum()), np.finfo(np.float64).tiny)

@@ -5,7 +5,7 @@ granted beside it. What its pinned jobs hold is taken from it, even when these j
 reserve they have, whatever the quota.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import sparse
@@ -21,7 +21,8 @@ class Quotas:
     """Q queues that have a quota, and jobs that are planned.
 
     names, most: (Q,), the quotas as they were given. kept, left: int64 (Q,), GPUs of pinned jobs, and those for planned
-    ones. queue: int64 (J,), which one counts for a planned job, -1 for none.
+    ones. queue: int64 (J,), which one counts for a planned job, -1 for none. rows: int64 (R,), the queues whose jobs
+    could have more than that together.
     """
 
     names: tuple[str, ...]
@@ -29,6 +30,22 @@ class Quotas:
     kept: IntVector
     left: IntVector
     queue: IntVector
+    rows: IntVector
+
+    def with_rows(self, may_have: Mask, num_gpus: IntVector) -> "Quotas":
+        """The same where jobs may have configurations `may_have` (J, C) of so many GPUs (C,): a queue whose jobs have
+        no more than it has left however many each has, as one of a single job, takes no row, which all jobs share."""
+        most = np.where(may_have, num_gpus, 0).max(axis=1, initial=0)
+        counts = self.queue >= 0
+        together = np.bincount(self.queue[counts], most[counts], minlength=self.left.size)
+        return replace(self, rows=np.flatnonzero(together > self.left))
+
+    @property
+    def _row(self) -> IntVector:
+        """(J,) the row of each job, -1 for none."""
+        row = np.full(self.left.size + 1, -1, dtype=np.int64)
+        row[self.rows] = np.arange(self.rows.size)
+        return row[self.queue]
 
     def fits(self, num_gpus: IntVector) -> Mask:
         """(J, C) whether a job may ever have so many GPUs (C,)."""
@@ -40,23 +57,25 @@ class Quotas:
         return bool(q < 0 or num_gpus <= self.left[q])
 
     def now(self, jobs: IntVector, num_gpus: IntVector) -> "sparse.csr_array":
-        """CSR (Q, P), GPUs that pairs of these jobs (P,) take of each quota."""
-        pairs = np.flatnonzero(self.queue[jobs] >= 0)
-        rows = self.queue[jobs[pairs]]
-        return sparse.csr_array((num_gpus[pairs].astype(np.float64), (rows, pairs)), shape=(len(self.names), jobs.size))
+        """CSR (R, P), GPUs that pairs of these jobs (P,) take of each quota."""
+        row = self._row[jobs]
+        pairs = np.flatnonzero(row >= 0)
+        return sparse.csr_array(
+            (num_gpus[pairs].astype(np.float64), (row[pairs], pairs)), shape=(self.rows.size, jobs.size)
+        )
 
     def later(
         self, jobs: IntVector, held: "sparse.csr_array", num_gpus: IntVector, num_later: int
     ) -> "sparse.csr_array":
-        """CSR (S, Q (K - 1)), GPUs that schedules of these jobs (S,) take of each quota in each later interval, on
+        """CSR (S, R (K - 1)), GPUs that schedules of these jobs (S,) take of each quota in each later interval, on
         average; `held` as in `Schedules`, `num_gpus` (C,)."""
-        queue = np.repeat(self.queue[jobs], np.diff(held.indptr))
-        counts = queue >= 0
+        row = np.repeat(self._row[jobs], np.diff(held.indptr))
+        counts = row >= 0
         configuration, interval = np.divmod(held.indices[counts], max(1, num_later))
         heads = np.concatenate([[0], np.cumsum(counts)])[held.indptr]
         return sparse.csr_array(
-            (held.data[counts] * num_gpus[configuration], queue[counts] * num_later + interval, heads),
-            shape=(jobs.size, len(self.names) * num_later),
+            (held.data[counts] * num_gpus[configuration], row[counts] * num_later + interval, heads),
+            shape=(jobs.size, self.rows.size * num_later),
         )
 
 
@@ -80,4 +99,5 @@ def quotas_of(base: SiaInstance, parameters: HorizonParameters, calendar: Snapsh
         reservation = base.jobs[i].reservation
         reserved[queue[i]] += 0 if reservation is None else reservation.num_gpus
     queue[base.pinned] = -1
-    return Quotas(names=tuple(known), most=most, kept=kept, left=np.maximum(most - kept, reserved), queue=queue)
+    left = np.maximum(most - kept, reserved)
+    return Quotas(names=tuple(known), most=most, kept=kept, left=left, queue=queue, rows=np.arange(left.size))

@@ -50,7 +50,7 @@ class Schedules:
     ends_s: (S,) when the job ends.
     held: CSR (S, (C + U) (K - 1)), for what part of each later interval a configuration is had, and GPUs of each of U
     quotas; column c (K - 1) + k - 1.
-    takes: CSR ((C + U) (K - 1), (T + Q + U) (K - 1)), what that is of GPUs of each type, of rooms and of quotas; row
+    takes: CSR ((C + U) (K - 1), (T + R + U) (K - 1)), what that is of GPUs of each type, of rooms and of quotas; row
     t (K - 1) + k - 1 of `use`.
     """
 
@@ -68,7 +68,7 @@ class Schedules:
 
     @property
     def use(self) -> "sparse.csc_array":
-        """CSC ((T + Q + U) (K - 1), S), GPUs of each type, and what is taken of rooms and quotas, on average over each
+        """CSC ((T + R + U) (K - 1), S), GPUs of each type, and what is taken of rooms and quotas, on average over each
         later interval: of very many schedules far more than `held`."""
         return sparse.csc_array((self.held @ self.takes).T)
 

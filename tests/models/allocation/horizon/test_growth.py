@@ -30,12 +30,12 @@ from topology.calendar import CalendarEntry, EntryKind
 
 
 def busy(num_nodes: int) -> Snapshot:
-    """A job runs on every second node, and twice as many wait as there are nodes, each of a queue of its own."""
+    """A job runs on every second node, and twice as many wait as there are nodes, two in a queue."""
     speeds = {1: 1.0, 2: 1.8, 4: 3.0, 8: 5.0}
     running = [
         job(f"r{k}", 900.0 + 7 * k, speeds, current=on({f"n{k}": tuple(range(8))})) for k in range(0, num_nodes, 2)
     ]
-    waiting = [job(f"w{k}", 90.0 + 5 * k, speeds, queue=f"q{k}") for k in range(2 * num_nodes)]
+    waiting = [job(f"w{k}", 90.0 + 5 * k, speeds, queue=f"q{k // 2}") for k in range(2 * num_nodes)]
     return Snapshot(cluster=cluster(*(node(f"n{k}", 8) for k in range(num_nodes))), jobs=(*running, *waiting))
 
 
@@ -45,7 +45,7 @@ def busy(num_nodes: int) -> Snapshot:
         {},
         {"fairness": 1.0, "lateness": 1.0, "throughput": 1.0, "arrivals_per_h": 9.0},
         {"backlog_efficiency": None},
-        {"quotas": {f"q{k}": 4 for k in range(60)}},
+        {"quotas": {f"q{k}": 4 for k in range(30)}},
     ],
 )
 def test_a_plan_grows_with_the_size(asked: Mapping[str, Any]) -> None:

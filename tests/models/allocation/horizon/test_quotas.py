@@ -69,6 +69,25 @@ def test_quotas_hold_in_later_intervals() -> None:
     assert result.objective == pytest.approx((300 + 0.2 * 360 + 0.8 * 660) / 2)
 
 
+def test_a_queue_whose_jobs_can_have_no_more_takes_no_row() -> None:
+    """Of one job it is a bound of that job; of two it is none where both fit beside each other however large."""
+    wide = {1: 1.0, 2: 1.8, 4: 3.0}
+    jobs = (
+        job("alone", 900.0, wide, queue="alone"),
+        *(job(f"roomy{k}", 900.0, wide, queue="roomy", max_gpus=2) for k in range(2)),
+        *(job(f"tight{k}", 900.0, wide, queue="tight", max_gpus=2) for k in range(2)),
+    )
+    snapshot = Snapshot(cluster=cluster(node("n", 8), node("m", 8)), jobs=jobs)
+    formulation, plan, _ = solved(snapshot, replace(PARAMETERS, quotas={"alone": 2, "roomy": 4, "tight": 3}))
+    quotas = formulation.instance.quotas
+    assert quotas is not None
+    assert [quotas.names[q] for q in quotas.rows] == ["tight"]
+    had = given(plan)
+    assert had.pop("alone") == 2
+    assert sum(num_gpus for name, num_gpus in had.items() if name.startswith("tight")) <= 3
+    assert sum(num_gpus for name, num_gpus in had.items() if name.startswith("roomy")) == 4
+
+
 def test_a_queue_without_gpus_is_the_reason_also_where_the_solve_has_ended_early() -> None:
     formulation = formulate_horizon(two(), replace(PARAMETERS, quotas={"q": 1}), PhaseClock())
     result = formulation.solve(SolveOptions(solver="auto", time_limit_s=1e-9), SolveMonitor())
