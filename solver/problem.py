@@ -5,14 +5,15 @@ s.t.       row_lower <= matrix @ x <= row_upper
            lower <= x <= upper,   x_j integer where integrality_j
 """
 
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import sparse
 
 from solver.sense import Sense
-from stowplan.arrays import FloatVector, Mask
+from stowplan.arrays import FloatVector, Mask, every
 
 if TYPE_CHECKING:
     from solver.decomposition.structure import ChoiceProblem
@@ -55,10 +56,33 @@ class MatrixProblem:
         named = ((self.column_names, n), (self.row_names, m))
         if any(names and len(names) != count for names, count in named):
             raise ValueError(f"{self.name}: names do not match the {m} x {n} matrix")
-        finite = (self.objective, self.matrix.data, np.asarray([self.offset]))
         bounds = (self.row_lower, self.row_upper, self.lower, self.upper)
-        if not all(np.isfinite(a).all() for a in finite) or any(np.isnan(a).any() for a in bounds):
+        if not every(np.isfinite(self.matrix.data)) or any(np.isnan(a).any() for a in bounds):
             raise ValueError(f"{self.name}: a coefficient is NaN or infinite")
+        self._check_costs()
+
+    def _check_costs(self) -> None:
+        if not every(np.isfinite(self.objective)) or not math.isfinite(self.offset):
+            raise ValueError(f"{self.name}: a coefficient is NaN or infinite")
+
+    def with_costs(self, sense: Sense, objective: FloatVector, offset: float) -> "MatrixProblem":
+        """The very same rows and bounds, which have been checked, with an objective (n,).
+
+        Raises
+        ------
+        ValueError
+            When that has another shape, or a coefficient is NaN or infinite.
+        """
+        if objective.shape != self.objective.shape:
+            raise ValueError(f"{self.name}: {objective.shape} costs for {self.num_columns} columns")
+        other = object.__new__(MatrixProblem)
+        for name in _ROWS_AND_BOUNDS:
+            object.__setattr__(other, name, getattr(self, name))
+        costs = (("sense", sense), ("objective", objective), ("offset", offset), ("choice", None))
+        for name, value in costs:
+            object.__setattr__(other, name, value)
+        other._check_costs()
+        return other
 
     def tell(self, choice: "ChoiceProblem | None") -> None:
         """Say what the choice form is, by whoever made the problem: what it takes longest to find."""
@@ -78,3 +102,9 @@ class MatrixProblem:
         """Objective of the point `x` (n,), offset included."""
         # Not by BLAS, which begins threads for long vectors and takes a hundred times as long.
         return float((self.objective * x).sum()) + self.offset
+
+
+# What `with_costs` leaves as it is.
+_ROWS_AND_BOUNDS = tuple(
+    {each.name for each in fields(MatrixProblem)} - {"sense", "objective", "offset", "choice"}
+)

@@ -131,8 +131,8 @@ class _Search:
     def run(self) -> NativeOutcome:
         """Widen cores until the gap is closed, nothing is left out, or a limit ends it."""
         start = self._options.warm_start
-        if start is not None and not violations(self._problem, start) and self._known.offer(start):
-            self._known.counts = self._structure.counts_of(start)
+        if start is not None and not violations(self._problem, start):
+            self._known.offer(start)
         for core in self._cores():
             if self._is_hardly_smaller(core):
                 return self._outcome(self._solve_whole())
@@ -169,11 +169,14 @@ class _Search:
             if self._known.is_done():
                 return
             enough = self._known.beyond(reduced)
-            narrow = threshold_for(reduced, structure.copies.size, extra)
-            wider = threshold_for(reduced, structure.copies.size, _NARROW_ENOUGH * extra)
             # Where narrow cores do not close the gap, the linear relaxation is weak: branch on all that matters.
-            is_last = attempt >= _NARROW_CORES or enough <= wider or self._pricing.is_quick
-            core = build_core(structure, reduced, enough if is_last else narrow)
+            is_last = (
+                attempt >= _NARROW_CORES
+                or self._pricing.is_quick
+                or enough <= threshold_for(reduced, structure.copies.size, _NARROW_ENOUGH * extra)
+            )
+            threshold = enough if is_last else threshold_for(reduced, structure.copies.size, extra)
+            core = build_core(structure, reduced, threshold)
             if is_last and self._is_enumerated(core, reduced, enough):
                 return
             yield core

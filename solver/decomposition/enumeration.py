@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from solver.decomposition.core import Core
 from solver.decomposition.dual import ReducedCosts
 from solver.decomposition.structure import ChoiceProblem
-from stowplan.arrays import FloatMatrix, FloatVector, IntMatrix, IntVector
+from stowplan.arrays import FloatMatrix, FloatVector, IntVector
 
 NOTHING = -1
 # States of a core times options of a block; and classes, each of which is a few calls.
@@ -28,62 +28,61 @@ _MOST_CLASSES = 40
 # States that use the same are looked for from here on.
 _MANY_STATES = 256
 _ROUNDING = 1e-9
+# Relative: sums of the same numbers in another order differ by less.
+_SAME = 1e-11
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Options:
-    """What blocks may choose, one option of each, by `block` (o,), ascending. column (o,): `NOTHING` for none; cost
-    (o,); use (o, m): of the rows."""
+    """What blocks may choose, one option of each, by `block` (o,), ascending. column (o,): `NOTHING` for none. taken
+    (1 + m + e, o): what each costs, what it uses of the m rows, and what else is to be summed."""
 
     column: IntVector
     block: IntVector
-    cost: FloatVector
-    use: FloatMatrix
+    taken: FloatMatrix
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class States:
-    """What all blocks together may come to. cost (s,); use (s, m); made: of each block its first option, how many it
+    """What all blocks together may come to. taken (1 + m + e, s); made: of each block its first option, how many it
     has, and by the state behind it which of all pairs of a state before it and an option that is."""
 
     options: Options
-    cost: FloatVector
-    use: FloatMatrix
+    taken: FloatMatrix
     made: list[tuple[int, int, IntVector]]
 
-    def chosen(self, state: IntVector) -> IntMatrix:
-        """Columns (t, K) of the states (t,), one of each block, `NOTHING` for none."""
-        chosen = np.empty((state.size, len(self.made)), dtype=np.int64)
-        for k in reversed(range(len(self.made))):
-            first, num_options, pair = self.made[k]
-            state, option = np.divmod(pair[state], num_options)
-            chosen[:, k] = self.options.column[first + option]
-        return chosen
+    def chosen(self, state: int) -> list[int]:
+        """Columns of a state, one of each block, `NOTHING` for none."""
+        chosen = []
+        for first, num_options, pair in reversed(self.made):
+            state, option = divmod(int(pair[state]), num_options)
+            chosen.append(int(self.options.column[first + option]))
+        return chosen[::-1]
 
 
 def states_of(options: Options, limit: FloatVector, beyond: float, most: int) -> States | None:
     """Choices that keep `limit` (m,) and cost at most `beyond`; None where there are more than `most` states times
     options at any block."""
-    block = options.block
+    block, taken, num_limited = options.block, options.taken, 1 + limit.size
     heads = [0, *((block[1:] != block[:-1]).nonzero()[0] + 1).tolist(), block.size]
     # Cost and rows as one array, a line each: of few states the calls take the time, of many the length of lines.
-    taken = np.vstack([options.cost, options.use.T])
-    least = np.minimum.reduceat(taken, heads[:-1], axis=1)
+    least = np.minimum.reduceat(taken[:num_limited], heads[:-1], axis=1)
     # What is left for each block and those before it, of what those behind it cost and take at least.
-    left = np.concatenate([[beyond], limit])[:, None] - (least.sum(axis=1, keepdims=True) - least.cumsum(axis=1))
-    states = np.zeros((len(left), 1))
+    behind = least.sum(axis=1, keepdims=True) - least.cumsum(axis=1)
+    left = np.concatenate([[beyond], limit])[:, None] - behind
+    states = np.zeros((len(taken), 1))
     made = []
     for k, (first, last) in enumerate(pairwise(heads)):
         num_pairs = states.shape[1] * (last - first)
         if num_pairs > most:
             return None
-        states = (states[:, :, None] + taken[:, None, first:last]).reshape(len(left), num_pairs)
-        kept = (states <= left[:, k, None]).all(axis=0).nonzero()[0]
+        states = (states[:, :, None] + taken[:, None, first:last]).reshape(len(taken), num_pairs)
+        kept = np.logical_and.reduce(states[:num_limited] <= left[:, k, None]).nonzero()[0]
         if kept.size > _MANY_STATES:
-            kept = kept[_cheapest(states[0, kept], states[1:, kept].T)]
+            kept = kept[_cheapest(states[0, kept], states[1:num_limited, kept].T)]
         states = states.take(kept, axis=1)
         made.append((first, last - first, kept))
-    return States(options=options, cost=states[0], use=states[1:].T, made=made)
+    return States(options=options, taken=states, made=made)
 
 
 def raised(limit: FloatVector, slack: float) -> FloatVector:
@@ -96,30 +95,41 @@ def best_of_core(
 ) -> tuple[IntVector, ...] | None:
     """Counts (n,) of the best point of the core whose reduced costs are at most `beyond`, of equal ones the first, or
     nothing where it has no such point; None where there are too many to look at, or a class has copies."""
-    classes = np.unique(problem.class_of[core.columns])
+    class_of = problem.class_of[core.columns]
+    classes = class_of[np.append(True, class_of[1:] != class_of[:-1])]
     if classes.size > _MOST_CLASSES or (problem.copies[classes] > 1).any():
         return None
-    optional = classes[~problem.required[classes]]
-    block = np.concatenate([problem.class_of[core.columns], optional])
-    order = np.argsort(block, kind="stable")
-    nothing = np.zeros((optional.size, problem.limit.size))
-    options = Options(
-        column=np.concatenate([core.columns, np.full(optional.size, NOTHING)])[order],
-        block=block[order],
-        cost=np.concatenate([reduced.columns[core.columns], reduced.nothing[optional]])[order],
-        use=np.vstack([problem.usage_of(core.columns), nothing])[order],
-    )
     limit = raised(problem.limit, _ROUNDING) - problem.used_by(core.fixed)
-    states = states_of(options, limit, beyond, _MOST)
+    states = states_of(_options(problem, core, reduced, class_of, classes), limit, beyond, _MOST)
     if states is None:
         return None
-    if not states.cost.size:
+    costs = states.taken[-1]
+    if not costs.size:
         return ()
-    chosen = states.chosen(np.arange(states.cost.size))
-    best = chosen[int(np.append(problem.cost, 0.0)[chosen].sum(axis=1).argmin())]
+    least = costs.min()
+    near = (costs <= least + _SAME * max(1.0, abs(least))).nonzero()[0].tolist()
+    chosen = [states.chosen(state) for state in near]
+    best = chosen[0]
+    if len(chosen) > 1:
+        best = chosen[int(np.append(problem.cost, 0.0)[chosen].sum(axis=1).argmin())]
     counts = core.fixed.copy()
-    counts[best[best != NOTHING]] += 1
+    counts[[column for column in best if column != NOTHING]] += 1
     return (counts,)
+
+
+def _options(
+    problem: ChoiceProblem, core: Core, reduced: ReducedCosts, class_of: IntVector, classes: IntVector
+) -> Options:
+    """The options of the core at reduced costs, those of its columns summed beside. class_of: of each column."""
+    columns, optional = core.columns, classes[core.nothing[classes]]
+    taken = np.zeros((2 + problem.limit.size, columns.size + optional.size))
+    taken[0, : columns.size], taken[0, columns.size :] = reduced.columns[columns], reduced.nothing[optional]
+    taken[1:-1, : columns.size] = problem.usage_of(columns).T
+    taken[-1, : columns.size] = problem.cost[columns]
+    block = np.concatenate([class_of, optional])
+    order = block.argsort(kind="stable")
+    column = np.concatenate([columns, np.full(optional.size, NOTHING)])
+    return Options(column=column[order], block=block[order], taken=taken.take(order, axis=1))
 
 
 def _cheapest(cost: FloatVector, use: FloatMatrix) -> IntVector:

@@ -9,7 +9,7 @@ Problems that follow one another may have the very same rows and bounds, and oth
 is found once for them.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,13 +17,15 @@ from scipy import sparse
 
 from solver.feasibility import FEASIBILITY_TOLERANCE
 from solver.problem import MatrixProblem
-from stowplan.arrays import FloatMatrix, FloatVector, IntVector, Mask
+from stowplan.arrays import FloatMatrix, FloatVector, IntVector, Mask, every
 from stowplan.living import OfUnchanged
 
 # Newton's matrix is dense in the coupling rows; beyond this many the structure is not what this is made for.
 MAX_COUPLING_ROWS = 64
 # Relative: what a sum of many terms may be off.
 _ROUNDING = 1e-9
+# Coefficients of all columns in all coupling rows that are kept beside one another.
+_LITTLE = 20_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -50,19 +52,43 @@ class ChoiceProblem:
     origin_start: IntVector
     # What stands for each of `origin`, as soon as it is asked.
     _column: IntVector | None = field(init=False, default=None)
+    # `usage_of` all columns, where somebody has asked for it to be kept.
+    _usage: FloatMatrix | None = field(init=False, default=None)
 
     @property
     def size(self) -> IntVector:
         """Columns of every class, (K,)."""
-        return np.diff(self.start)
+        return np.asarray(self.start[1:] - self.start[:-1])
+
+    @property
+    def has_copies(self) -> bool:
+        """Whether any class has several blocks."""
+        return self.origin.size > self.cost.size
+
+    def with_costs(self, cost: FloatVector, offset: float) -> "ChoiceProblem":
+        """The very same blocks and rows, and what is kept of them, with costs (n,)."""
+        other = object.__new__(ChoiceProblem)
+        for name in _WITHOUT_COSTS:
+            object.__setattr__(other, name, getattr(self, name))
+        object.__setattr__(other, "cost", cost)
+        object.__setattr__(other, "offset", offset)
+        return other
+
+    def keep_usage(self) -> None:
+        """Keep `usage_of` all columns, if that is little: problems that follow one another with these rows have it."""
+        if self.cost.size * self.limit.size <= _LITTLE:
+            object.__setattr__(self, "_usage", self.usage_of(np.arange(self.cost.size)))
 
     def expand(self, counts: IntVector, num_columns: int) -> FloatVector:
         """Point (num_columns,) of the original problem for the counts (n,): copies are served in block order."""
-        used = np.flatnonzero(counts)
+        used = counts.nonzero()[0]
+        x = np.zeros(num_columns)
+        if not self.has_copies:
+            x[self.origin[used]] = 1.0
+            return x
         chosen = np.repeat(used, counts[used])
         k = self.class_of[chosen]
         copy = np.arange(chosen.size) - np.searchsorted(k, k)
-        x = np.zeros(num_columns)
         x[self.origin[self.origin_start[k] + copy * self.size[k] + chosen - self.start[k]]] = 1.0
         return x
 
@@ -72,13 +98,17 @@ class ChoiceProblem:
 
     def used_by(self, counts: IntVector) -> FloatVector:
         """How much of each coupling row (m,) the counts (n,) take; few are not 0."""
-        columns = np.flatnonzero(counts)
+        columns = counts.nonzero()[0]
+        if self._usage is not None:
+            return np.asarray((counts[columns, None] * self._usage[columns]).sum(axis=0))
         entries, count = self._entries_of(columns)
         taken = np.repeat(counts[columns], count) * self.coupling.data[entries]
         return np.asarray(np.bincount(self.coupling.indices[entries], taken, self.limit.size), dtype=np.float64)
 
     def usage_of(self, columns: IntVector) -> FloatMatrix:
         """Coefficients (c, m) of few columns in the coupling rows."""
+        if self._usage is not None:
+            return self._usage[columns]
         usage = np.zeros((columns.size, self.limit.size))
         entries, count = self._entries_of(columns)
         usage[np.repeat(np.arange(columns.size), count), self.coupling.indices[entries]] = self.coupling.data[entries]
@@ -154,6 +184,10 @@ class ChoiceProblem:
         )
 
 
+# What `with_costs` leaves as it is.
+_WITHOUT_COSTS = tuple({each.name for each in fields(ChoiceProblem)} - {"cost", "offset"})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Coupling:
     """Coupling rows in the form `matrix' x <= limit`: CSR (n, m), limit (m,), rows (m,)."""
@@ -188,14 +222,13 @@ def find_structure(problem: MatrixProblem) -> ChoiceProblem | None:
     """Choice form of the problem; None when it has none, or is infeasible at sight: then it is a plain MIP."""
     if problem.choice is not None and problem.choice.is_of(problem):
         return problem.choice
-    if not (problem.integrality & (problem.lower >= 0) & (problem.upper <= 1)).all():
-        return None
     frame = _frame_of(problem)
     if frame is None:
         return None
-    useless = _useless(problem, frame)
-    columns = frame.blocks.columns
-    return _merged(problem, _apart(problem, columns[~useless] if not useless.all() else columns, frame))
+    cost = problem.sense.sign * problem.objective
+    # What gains nothing is left out where its block may choose nothing instead.
+    useless = (cost >= 0) & frame.is_spare
+    return _merged(cost, problem.sense.sign * problem.offset, _apart(problem, useless, frame))
 
 
 def find_blocks(problem: MatrixProblem) -> Blocks | None:
@@ -223,27 +256,40 @@ def find_blocks(problem: MatrixProblem) -> Blocks | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Frame:
-    """What the rows and bounds of a problem say."""
+    """What the rows and bounds of a problem say. is_spare (n,): columns that free nothing, in blocks that may choose
+    nothing instead."""
 
     blocks: Blocks
     coupling: _Coupling
+    is_spare: Mask
 
 
 _frames: OfUnchanged["sparse.csc_array", tuple[_Frame | None]] = OfUnchanged()
 
 
 def _frame_of(problem: MatrixProblem) -> _Frame | None:
-    """Blocks and coupling rows; None where there is nothing to choose, or too much couples."""
-    same = (problem.row_lower, problem.row_upper, problem.lower, problem.upper)
+    """Blocks and coupling rows; None where columns are not 0 or 1, there is nothing to choose, or too much couples."""
+    same = (problem.row_lower, problem.row_upper, problem.lower, problem.upper, problem.integrality)
     known = _frames.get(problem.matrix, same)
     if known is None:
-        blocks = find_blocks(problem)
-        coupling = None
-        if blocks is not None and blocks.columns.size:
-            coupling = _coupling_rows(problem, blocks.entries, blocks.rows)
-        known = (None if blocks is None or coupling is None else _Frame(blocks=blocks, coupling=coupling),)
+        known = (_found_frame(problem),)
         _frames.put(problem.matrix, same, None, known)
     return known[0]
+
+
+def _found_frame(problem: MatrixProblem) -> _Frame | None:
+    if not (problem.integrality & (problem.lower >= 0) & (problem.upper <= 1)).all():
+        return None
+    blocks = find_blocks(problem)
+    if blocks is None or not blocks.columns.size:
+        return None
+    coupling = _coupling_rows(problem, blocks.entries, blocks.rows)
+    if coupling is None:
+        return None
+    is_spare = ~blocks.required[blocks.block]
+    negative = np.flatnonzero(coupling.matrix.data < 0)
+    is_spare[np.searchsorted(coupling.matrix.indptr, negative, side="right") - 1] = False
+    return _Frame(blocks=blocks, coupling=coupling, is_spare=is_spare)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -262,12 +308,14 @@ class _Apart:
 _aparts: OfUnchanged["sparse.csc_array", _Apart] = OfUnchanged()
 
 
-def _apart(problem: MatrixProblem, columns: IntVector, frame: _Frame) -> _Apart:
-    """The columns (ascending) by block."""
-    asked = columns.tobytes()
+def _apart(problem: MatrixProblem, useless: Mask, frame: _Frame) -> _Apart:
+    """The columns by block, without those that are `useless` (n,), unless all are."""
+    asked = useless.tobytes()
     known = _aparts.get(problem.matrix, (frame,), asked)
     if known is None:
-        known = _found_apart(problem, columns, frame)
+        columns = frame.blocks.columns
+        kept = columns[~useless[columns]]
+        known = _found_apart(problem, kept if kept.size else columns, frame)
         _aparts.put(problem.matrix, (frame,), asked, known)
     return known
 
@@ -285,20 +333,22 @@ def _found_apart(problem: MatrixProblem, columns: IntVector, frame: _Frame) -> _
     weight = random.integers(2**64, size=(3, int(size.max())), dtype=np.uint64)
     taken = matrix @ random.random(matrix.shape[1])
     offset = np.arange(columns.size) - np.repeat(first, size)
+    choice = ChoiceProblem(
+        cost=np.zeros(columns.size),
+        start=np.append(first, columns.size),
+        copies=np.ones(first.size, dtype=np.int64),
+        required=required,
+        coupling=matrix,
+        limit=coupling.limit,
+        rows=coupling.rows,
+        offset=0.0,
+        class_of=np.repeat(np.arange(first.size), size),
+        origin=columns,
+        origin_start=first,
+    )
+    choice.keep_usage()
     return _Apart(
-        choice=ChoiceProblem(
-            cost=np.zeros(columns.size),
-            start=np.append(first, columns.size),
-            copies=np.ones(first.size, dtype=np.int64),
-            required=required,
-            coupling=matrix,
-            limit=coupling.limit,
-            rows=coupling.rows,
-            offset=0.0,
-            class_of=np.repeat(np.arange(first.size), size),
-            origin=columns,
-            origin_start=first,
-        ),
+        choice=choice,
         block_start=first,
         weight=weight[0][offset],
         mark=_bits(taken) * weight[1][offset],
@@ -371,26 +421,17 @@ def _numbered(rows: IntVector, first: int, entries: _Entries, num_rows: int) -> 
     return every[kept], kept
 
 
-def _useless(problem: MatrixProblem, frame: _Frame) -> Mask:
-    """Columns that gain nothing and free nothing, in blocks that may choose nothing instead."""
-    blocks, coupling, columns = frame.blocks, frame.coupling, frame.blocks.columns
-    useless = (problem.sense.sign * problem.objective[columns] >= 0) & ~blocks.required[blocks.block[columns]]
-    negative = np.flatnonzero(coupling.matrix.data < 0)
-    if negative.size:
-        frees = np.zeros(problem.num_columns, dtype=np.bool_)
-        frees[np.searchsorted(coupling.matrix.indptr, negative, side="right") - 1] = True
-        useless &= ~frees[columns]
-    return np.asarray(useless)
-
-
-def _merged(problem: MatrixProblem, apart: _Apart) -> ChoiceProblem:
-    """Choice problem over the columns, with equal blocks as one class."""
-    choice, first, size = apart.choice, apart.block_start, apart.choice.size
-    columns, required, matrix = choice.origin, choice.required, choice.coupling
-    cost = problem.sense.sign * problem.objective[columns]
-    class_of_block, representative = _classes(cost, apart)
+def _merged(cost: FloatVector, offset: float, apart: _Apart) -> ChoiceProblem:
+    """Choice problem over the columns of those that cost (n,), with equal blocks as one class."""
+    choice, first = apart.choice, apart.block_start
+    cost = cost[choice.origin]
+    key = np.add.reduceat(_bits(cost) * apart.weight + apart.mark, first) + apart.block_mark
+    if not _has_twins(key):
+        return choice.with_costs(cost, offset)
+    class_of_block, representative = _classes(cost, key, apart)
     if representative.size == first.size:
-        return replace(choice, cost=cost, offset=problem.sense.sign * problem.offset)
+        return choice.with_costs(cost, offset)
+    columns, required, matrix, size = choice.origin, choice.required, choice.coupling, choice.size
     is_kept = np.zeros(first.size, dtype=np.bool_)
     is_kept[representative] = True
     kept = np.flatnonzero(np.repeat(is_kept, size))
@@ -408,24 +449,26 @@ def _merged(problem: MatrixProblem, apart: _Apart) -> ChoiceProblem:
         coupling=sparse.csr_array(matrix[kept]),
         limit=choice.limit,
         rows=choice.rows,
-        offset=problem.sense.sign * problem.offset,
+        offset=offset,
         class_of=np.repeat(np.arange(copies.size), size[representative]),
         origin=columns[np.repeat(first[grouped], width) + within],
         origin_start=np.cumsum(taken) - taken,
     )
 
 
-def _classes(cost: FloatVector, apart: _Apart) -> tuple[IntVector, IntVector]:
-    """Class of every block, numbered by first appearance, and the first block of every class.
+def _has_twins(key: NDArray[np.uint64]) -> bool:
+    ordered = np.sort(key)
+    return not every(ordered[1:] != ordered[:-1])
+
+
+def _classes(cost: FloatVector, key: NDArray[np.uint64], apart: _Apart) -> tuple[IntVector, IntVector]:
+    """Class of every block, numbered by first appearance, and the first block of every class, by signatures (K,).
 
     Equality is guessed by a signature and then verified. It is one of bits, as sums of floats are the same for costs
     that differ by rounding; and of bytes in reverse, as of round numbers only the high ones differ, which a sum modulo
     2^64 would all but lose.
     """
     first, size, required = apart.block_start, apart.choice.size, apart.choice.required
-    key = np.add.reduceat(_bits(cost) * apart.weight + apart.mark, first) + apart.block_mark
-    if np.unique(key).size == first.size:
-        return np.arange(first.size), np.arange(first.size)
     _, appearance, guess = np.unique(key, return_index=True, return_inverse=True)
     order = np.argsort(appearance)
     rank = np.empty(order.size, dtype=np.int64)
