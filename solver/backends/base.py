@@ -72,9 +72,13 @@ def finite(value: float | None) -> float | None:
 
 
 def conclude(
-    backend: Backend, problem: MatrixProblem, outcome: NativeOutcome, statistics: SolveStatistics
+    backend: Backend,
+    problem: MatrixProblem,
+    outcome: NativeOutcome,
+    statistics: SolveStatistics,
+    prices: FloatVector | None = None,
 ) -> SolveResult:
-    """Build the result. A limit without a point is no solution, a claimed optimum without a point is an error."""
+    """Build the result; prices (m,) go with it as they are. A limit without a point is no solution, a claimed optimum without a point is an error."""
     reason, limit, point, message = _read(outcome)
     objective = bound = None
     if point is not None:
@@ -109,6 +113,7 @@ def conclude(
         solver=backend.name,
         solver_version=backend.version,
         message=message,
+        prices=prices,
     )
 
 

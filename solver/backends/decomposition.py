@@ -82,8 +82,8 @@ class DecompositionBackend:
             return self._highs.solve(problem, options, monitor)
         known = Known(problem, structure, options, monitor)
         search = _Search(self._highs, known)
-        result = conclude(self, problem, search.run(), search.statistics())
-        return replace(result, prices=known.prices)
+        outcome = search.run()
+        return conclude(self, problem, outcome, search.statistics(), known.prices)
 
     def _solved_by_table(
         self, problem: MatrixProblem, options: SolveOptions, monitor: SolveMonitor

@@ -50,9 +50,10 @@ def objective_step(gain: FloatVector, jobs: IntVector, relative_gap: float) -> S
         missed = np.abs(multiple - np.rint(multiple))
         return missed, bool((missed > tolerance * np.maximum(1.0, np.abs(multiple))).any())
 
+    first = gain[:_FIRST].tolist()
     for size in _STEPS:
-        # A few tell of nearly all problems that they have no step.
-        if missed_by(gain[:_FIRST], size)[1]:
+        # The first few tell of nearly all problems that they have no step.
+        if any(abs(many - round(many)) > tolerance * max(1.0, abs(many)) for many in (each / size for each in first)):
             continue
         missed, is_too_far = missed_by(gain, size)
         if is_too_far:
