@@ -11,7 +11,7 @@ import numpy as np
 
 from solver.names import column_name, row_name
 from solver.problem import MatrixProblem
-from stowplan.arrays import FloatVector, every
+from stowplan.arrays import FloatVector, all_of
 
 # Ten times what the solvers allow themselves: exact integers move rows a little.
 FEASIBILITY_TOLERANCE = 1e-5
@@ -82,12 +82,12 @@ def _keeps_all_exactly(problem: MatrixProblem, x: FloatVector, rows: FloatVector
     return (
         _lies_within(x, problem.lower, problem.upper)
         and _lies_within(rows, problem.row_lower, problem.row_upper)
-        and every(problem.integrality <= (x == np.rint(x)))
+        and all_of(problem.integrality <= (x == np.rint(x)))
     )
 
 
 def _lies_within(value: FloatVector, lower: FloatVector, upper: FloatVector) -> bool:
-    return every(np.isfinite(value)) and every(lower <= value) and every(value <= upper)
+    return all_of(np.isfinite(value)) and all_of(lower <= value) and all_of(value <= upper)
 
 
 def _excess(value: FloatVector, lower: FloatVector, upper: FloatVector) -> tuple[FloatVector, FloatVector]:

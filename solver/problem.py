@@ -13,7 +13,7 @@ import numpy as np
 from scipy import sparse
 
 from solver.sense import Sense
-from stowplan.arrays import FloatVector, Mask, every
+from stowplan.arrays import FloatVector, Mask, all_of
 
 if TYPE_CHECKING:
     from solver.decomposition.structure import ChoiceProblem
@@ -57,12 +57,12 @@ class MatrixProblem:
         if any(names and len(names) != count for names, count in named):
             raise ValueError(f"{self.name}: names do not match the {m} x {n} matrix")
         bounds = (self.row_lower, self.row_upper, self.lower, self.upper)
-        if not every(np.isfinite(self.matrix.data)) or any(np.isnan(a).any() for a in bounds):
+        if not all_of(np.isfinite(self.matrix.data)) or any(np.isnan(a).any() for a in bounds):
             raise ValueError(f"{self.name}: a coefficient is NaN or infinite")
         self._check_costs()
 
     def _check_costs(self) -> None:
-        if not every(np.isfinite(self.objective)) or not math.isfinite(self.offset):
+        if not all_of(np.isfinite(self.objective)) or not math.isfinite(self.offset):
             raise ValueError(f"{self.name}: a coefficient is NaN or infinite")
 
     def with_costs(self, sense: Sense, objective: FloatVector, offset: float) -> "MatrixProblem":

@@ -22,7 +22,7 @@ from solver.preparation import Prepared, prepare
 from solver.problem import MatrixProblem
 from solver.registry import AUTO, BACKENDS
 from solver.result import Limit, SolveResult, SolveStatistics, TerminationReason
-from stowplan.arrays import FloatVector, every
+from stowplan.arrays import FloatVector, all_of
 from stowplan.errors import BackendError, InputError
 
 # What `auto` asks.
@@ -41,6 +41,8 @@ def load_backend(name: str) -> Backend | None:
         When its solver is not installed.
     """
     asked = _DEFAULT if name == AUTO else name
+    if asked in _loaded:
+        return _loaded[asked]
     with _loading:
         if asked in BACKENDS and asked not in _loaded:
             try:
@@ -156,7 +158,7 @@ class _Watch:
 
     def consider(self, x: FloatVector) -> bool:
         """Keep `x` (n,) when it is complete, feasible and better than what is known."""
-        if self.knows(x) or not every(np.isfinite(x)):
+        if self.knows(x) or not all_of(np.isfinite(x)):
             return False
         point = rounded(self._problem, x)
         objective = self._problem.value(point)
@@ -171,7 +173,7 @@ class _Watch:
 
     def knows(self, x: FloatVector) -> bool:
         """Whether `x` (n,) is the best so far, which has been checked."""
-        return self.best is not None and every(x == self.best)
+        return self.best is not None and all_of(x == self.best)
 
     def declared(self, bound: float | None) -> float | None:
         """A bound of the prepared problem as one of the declared, less what solvers did not see."""

@@ -21,7 +21,7 @@ def pairs_in(mask: Mask) -> tuple[IntVector, IntVector]:
     return rows, flat - rows * mask.shape[1]
 
 
-def every(mask: Mask) -> bool:
+def all_of(mask: Mask) -> bool:
     """Whether all of a mask holds, be it empty: `all`, which takes twice as long of a few hundred."""
     return np.count_nonzero(mask) == mask.size
 

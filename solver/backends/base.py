@@ -11,7 +11,7 @@ from solver.monitor import Progress, SolveMonitor
 from solver.options import SolveOptions
 from solver.problem import MatrixProblem
 from solver.result import Limit, SolveResult, SolveStatistics, TerminationReason
-from stowplan.arrays import FloatVector, every
+from stowplan.arrays import FloatVector, all_of
 
 # Beyond this (relative) a bound on the wrong side of the objective is a contradiction, not rounding.
 CROSSING_TOLERANCE = 1e-6
@@ -56,7 +56,7 @@ class NativeOutcome:
 def rounded(problem: MatrixProblem, x: FloatVector) -> FloatVector:
     """Make integer columns of `x` (n,) integers and pull all columns onto bounds that they miss by rounding."""
     whole = np.rint(x)
-    if every(whole == x) and every(problem.lower <= x) and every(x <= problem.upper):
+    if all_of(whole == x) and all_of(problem.lower <= x) and all_of(x <= problem.upper):
         # Most points are so already, and the rest takes several times as long.
         return whole + 0.0
     exact = np.where(problem.integrality, whole, x)
@@ -83,7 +83,7 @@ def conclude(
     objective = bound = None
     if point is not None:
         point = rounded(problem, point)
-        objective = problem.value(point) if every(np.isfinite(point)) else math.nan
+        objective = problem.value(point) if all_of(np.isfinite(point)) else math.nan
         if not math.isfinite(objective):
             reason, limit, point, objective = TerminationReason.NUMERICAL_ERROR, None, None, None
             message = "the solver returned a point that is not finite"

@@ -109,7 +109,7 @@ class DecompositionBackend:
 
 def _is_hardly_smaller(structure: ChoiceProblem) -> bool:
     """Whether HiGHS has nothing to gain from what is known of the problem."""
-    num_blocks = int(structure.copies.sum())
+    num_blocks = structure.num_blocks
     return structure.copies.size == num_blocks < _FEW_BLOCKS
 
 
@@ -160,7 +160,7 @@ class _Search:
     def _cores(self) -> Iterator[Core]:
         """Cores from narrow to wide, none where the gap is closed. The last holds everything that can still matter."""
         structure = self._structure
-        reduced = self._pricing.near() if structure.copies.sum() < _FEW_BLOCKS else self._pricing.good()
+        reduced = self._pricing.near() if structure.num_blocks < _FEW_BLOCKS else self._pricing.good()
         if reduced is None:
             yield whole_core(structure)
             return
@@ -268,7 +268,7 @@ class _Search:
     def _outcome(self, ending: TerminationReason | Limit) -> NativeOutcome:
         structure = self._structure
         message = (
-            f"{structure.copies.sum()} blocks in {structure.copies.size} classes, "
+            f"{structure.num_blocks} blocks in {structure.copies.size} classes, "
             f"{structure.limit.size} coupling rows; "
             f"{self._num_cores} cores, the last with {self._core_size} of {structure.cost.size} columns"
         )

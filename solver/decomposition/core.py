@@ -15,7 +15,7 @@ from solver.decomposition.dual import ReducedCosts
 from solver.decomposition.structure import ChoiceProblem
 from solver.problem import MatrixProblem
 from solver.sense import Sense
-from stowplan.arrays import FloatVector, IntVector, Mask, every
+from stowplan.arrays import FloatVector, IntVector, Mask, all_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -57,7 +57,7 @@ def build_core(problem: ChoiceProblem, reduced: ReducedCosts, threshold: float) 
     is_decided = (options == 1)[class_of]
     fixed = np.zeros(problem.cost.size, dtype=np.int64)
     fixed[near[is_decided]] = problem.copies[class_of[is_decided]]
-    is_whole = near.size == problem.cost.size and every(nothing | problem.required)
+    is_whole = near.size == problem.cost.size and all_of(nothing | problem.required)
     return Core(
         of=problem,
         columns=near[~is_decided],

@@ -25,7 +25,8 @@ NOTHING = -1
 # States of a core times options of a block; and classes, each of which is a few calls.
 _MOST = 20_000
 _MOST_CLASSES = 40
-# States that use the same are looked for from here on.
+# So many are made of the next block before any go; states that use the same are looked for from here on.
+_FEW_PAIRS = 128
 _MANY_STATES = 256
 _ROUNDING = 1e-9
 # Relative: sums of the same numbers in another order differ by less.
@@ -72,16 +73,21 @@ def states_of(options: Options, limit: FloatVector, beyond: float, most: int) ->
     left = np.concatenate([[beyond], limit])[:, None] - behind
     states = np.zeros((len(taken), 1))
     made = []
+    sizes = [last - first for first, last in pairwise(heads)]
     for k, (first, last) in enumerate(pairwise(heads)):
-        num_pairs = states.shape[1] * (last - first)
+        num_pairs = states.shape[1] * sizes[k]
         if num_pairs > most:
             return None
         states = (states[:, :, None] + taken[:, None, first:last]).reshape(len(taken), num_pairs)
+        # What goes here goes behind the next block, too.
+        if k + 1 < len(sizes) and num_pairs * sizes[k + 1] <= _FEW_PAIRS:
+            made.append((first, sizes[k], np.arange(num_pairs)))
+            continue
         kept = np.logical_and.reduce(states[:num_limited] <= left[:, k, None]).nonzero()[0]
         if kept.size > _MANY_STATES:
             kept = kept[_cheapest(states[0, kept], states[1:num_limited, kept].T)]
         states = states.take(kept, axis=1)
-        made.append((first, last - first, kept))
+        made.append((first, sizes[k], kept))
     return States(options=options, taken=states, made=made)
 
 

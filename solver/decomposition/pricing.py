@@ -43,7 +43,7 @@ class Pricing:
         """Reduced costs of few blocks at prices that leave few options beside a point that is known: those that came
         with the problem, else those of its relaxation. None where there is no point, or they leave many."""
         structure = self._structure
-        if self._known.point is None or _SPLIT * structure.limit.size > structure.copies.sum():
+        if self._known.point is None or _SPLIT * structure.limit.size > structure.num_blocks:
             return None
         multipliers = guessed = None
         if self._guess is not None:

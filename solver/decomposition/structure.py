@@ -17,7 +17,7 @@ from scipy import sparse
 
 from solver.feasibility import FEASIBILITY_TOLERANCE
 from solver.problem import MatrixProblem
-from stowplan.arrays import FloatMatrix, FloatVector, IntVector, Mask, every
+from stowplan.arrays import FloatMatrix, FloatVector, IntVector, Mask, all_of
 from stowplan.living import OfUnchanged
 
 # Newton's matrix is dense in the coupling rows; beyond this many the structure is not what this is made for.
@@ -62,8 +62,13 @@ class ChoiceProblem:
 
     @property
     def has_copies(self) -> bool:
-        """Whether any class has several blocks."""
-        return self.origin.size > self.cost.size
+        """Whether any class may have several blocks."""
+        return self.origin.size != self.cost.size
+
+    @property
+    def num_blocks(self) -> int:
+        """Of all classes together."""
+        return int(self.copies.sum()) if self.has_copies else self.copies.size
 
     def with_costs(self, cost: FloatVector, offset: float) -> "ChoiceProblem":
         """The very same blocks and rows, and what is kept of them, with costs (n,)."""
@@ -257,11 +262,14 @@ def find_blocks(problem: MatrixProblem) -> Blocks | None:
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Frame:
     """What the rows and bounds of a problem say. is_spare (n,): columns that free nothing, in blocks that may choose
-    nothing instead."""
+    nothing instead. weight (3, w): by chance, for as many columns as the largest block has; use (n,): bits of what
+    columns use, weighed by chance."""
 
     blocks: Blocks
     coupling: _Coupling
     is_spare: Mask
+    weight: NDArray[np.uint64]
+    use: NDArray[np.uint64]
 
 
 _frames: OfUnchanged["sparse.csc_array", tuple[_Frame | None]] = OfUnchanged()
@@ -289,7 +297,15 @@ def _found_frame(problem: MatrixProblem) -> _Frame | None:
     is_spare = ~blocks.required[blocks.block]
     negative = np.flatnonzero(coupling.matrix.data < 0)
     is_spare[np.searchsorted(coupling.matrix.indptr, negative, side="right") - 1] = False
-    return _Frame(blocks=blocks, coupling=coupling, is_spare=is_spare)
+    random = np.random.default_rng(0)
+    largest = int(np.bincount(blocks.block[blocks.columns]).max())
+    return _Frame(
+        blocks=blocks,
+        coupling=coupling,
+        is_spare=is_spare,
+        weight=random.integers(2**64, size=(3, largest), dtype=np.uint64),
+        use=_bits(coupling.matrix @ random.random(coupling.rows.size)),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -325,20 +341,16 @@ def _found_apart(problem: MatrixProblem, columns: IntVector, frame: _Frame) -> _
     columns = columns[np.argsort(blocks.block[columns], kind="stable")]
     block = blocks.block[columns]
     is_all = columns.size == problem.num_columns and (np.diff(columns) == 1).all()
-    matrix = coupling.matrix if is_all else sparse.csr_array(coupling.matrix[columns])
     first = np.flatnonzero(np.diff(block, prepend=-1))
     size = np.diff(first, append=block.size)
     required = blocks.required[block[first]]
-    random = np.random.default_rng(0)
-    weight = random.integers(2**64, size=(3, int(size.max())), dtype=np.uint64)
-    taken = matrix @ random.random(matrix.shape[1])
     offset = np.arange(columns.size) - np.repeat(first, size)
     choice = ChoiceProblem(
         cost=np.zeros(columns.size),
         start=np.append(first, columns.size),
         copies=np.ones(first.size, dtype=np.int64),
         required=required,
-        coupling=matrix,
+        coupling=coupling.matrix if is_all else _rows_of(coupling.matrix, columns),
         limit=coupling.limit,
         rows=coupling.rows,
         offset=0.0,
@@ -350,9 +362,9 @@ def _found_apart(problem: MatrixProblem, columns: IntVector, frame: _Frame) -> _
     return _Apart(
         choice=choice,
         block_start=first,
-        weight=weight[0][offset],
-        mark=_bits(taken) * weight[1][offset],
-        block_mark=weight[2, size - 1] + required,
+        weight=frame.weight[0, offset],
+        mark=frame.use[columns] * frame.weight[1, offset],
+        block_mark=frame.weight[2, size - 1] + required,
     )
 
 
@@ -458,7 +470,7 @@ def _merged(cost: FloatVector, offset: float, apart: _Apart) -> ChoiceProblem:
 
 def _has_twins(key: NDArray[np.uint64]) -> bool:
     ordered = np.sort(key)
-    return not every(ordered[1:] != ordered[:-1])
+    return not all_of(ordered[1:] != ordered[:-1])
 
 
 def _classes(cost: FloatVector, key: NDArray[np.uint64], apart: _Apart) -> tuple[IntVector, IntVector]:
@@ -499,6 +511,18 @@ def _are_equal(
     own, others = _ranges(heads[apart], count), _ranges(heads[other], count)
     are_same = (matrix.indices[own] == matrix.indices[others]) & (matrix.data[own] == matrix.data[others])
     return bool(are_same.all())
+
+
+def _rows_of(matrix: "sparse.csr_array", rows: IntVector) -> "sparse.csr_array":
+    """Some rows of a matrix. SciPy takes several times as long for few."""
+    first = matrix.indptr[rows].astype(np.int64)
+    count = matrix.indptr[rows + 1] - first
+    entries = _ranges(first, count)
+    heads = np.concatenate([[0], np.cumsum(count)])
+    return sparse.csr_array(
+        (matrix.data[entries], matrix.indices[entries], heads.astype(matrix.indptr.dtype)),
+        shape=(rows.size, matrix.shape[1]),
+    )
 
 
 def _ranges(start: IntVector, size: IntVector) -> IntVector:
