@@ -47,6 +47,7 @@ class Prepared:
     factor: float
     unseen: float
     row_factors: FloatVector
+    is_given: bool
     conflicts: tuple[str, ...]
 
 
@@ -84,7 +85,9 @@ def prepare(problem: MatrixProblem) -> Prepared:
         conflicts = _contradictions(problem, lower, upper)
         if conflicts:
             ones = np.ones(problem.num_rows)
-            return Prepared(problem=problem, factor=1.0, unseen=0.0, row_factors=ones, conflicts=conflicts)
+            return Prepared(
+                problem=problem, factor=1.0, unseen=0.0, row_factors=ones, is_given=True, conflicts=conflicts
+            )
         frame = _framed(problem, lower, upper)
         _frames.put(problem.matrix, same, None, frame)
     largest = float(np.abs(problem.objective).max(initial=0.0))
@@ -103,7 +106,9 @@ def prepare(problem: MatrixProblem) -> Prepared:
     if choice is not None and frame.matrix is None:
         scaled.tell(replace(choice, cost=choice.cost * factor, offset=choice.offset * factor))
     unseen = _unseen(scaled) / factor if largest * factor >= _LARGEST_OBJECTIVE / 2 else 0.0
-    return Prepared(problem=scaled, factor=factor, unseen=unseen, row_factors=rows, conflicts=())
+    return Prepared(
+        problem=scaled, factor=factor, unseen=unseen, row_factors=rows, is_given=frame.is_given, conflicts=()
+    )
 
 
 def _framed(problem: MatrixProblem, lower: FloatVector, upper: FloatVector) -> _Frame:

@@ -25,7 +25,8 @@ class MatrixProblem:
 
     objective, lower, upper: float64 (n,); integrality: bool (n,); row_lower, row_upper: float64 (m,);
     matrix: CSC (m, n) without explicit zeros. Infinite bounds are +-inf. Names are unique or empty. choice: its choice
-    form, where whoever made the problem has told it.
+    form, where whoever made the problem has told it. point (n,): one that keeps all rows and bounds, where whoever has
+    checked it has told it.
 
     Raises
     ------
@@ -47,6 +48,7 @@ class MatrixProblem:
     row_names: tuple[str, ...] = field(default=())
     # Not of what is made of the problem by `replace`, of which it need not be true.
     choice: "ChoiceProblem | None" = field(init=False, default=None)
+    point: FloatVector | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         m, n = self.matrix.shape
@@ -78,8 +80,8 @@ class MatrixProblem:
         other = object.__new__(MatrixProblem)
         for name in _ROWS_AND_BOUNDS:
             object.__setattr__(other, name, getattr(self, name))
-        costs = (("sense", sense), ("objective", objective), ("offset", offset), ("choice", None))
-        for name, value in costs:
+        costs = (("sense", sense), ("objective", objective), ("offset", offset))
+        for name, value in (*costs, ("choice", None), ("point", None)):
             object.__setattr__(other, name, value)
         other._check_costs()
         return other
@@ -87,6 +89,10 @@ class MatrixProblem:
     def tell(self, choice: "ChoiceProblem | None") -> None:
         """Say what the choice form is, by whoever made the problem: what it takes longest to find."""
         object.__setattr__(self, "choice", choice)
+
+    def tell_point(self, point: FloatVector) -> None:
+        """Say that `point` (n,) keeps all rows and bounds: backends do not look at it again."""
+        object.__setattr__(self, "point", point)
 
     @property
     def num_columns(self) -> int:
@@ -106,5 +112,5 @@ class MatrixProblem:
 
 # What `with_costs` leaves as it is.
 _ROWS_AND_BOUNDS = tuple(
-    {each.name for each in fields(MatrixProblem)} - {"sense", "objective", "offset", "choice"}
+    {each.name for each in fields(MatrixProblem)} - {"sense", "objective", "offset", "choice", "point"}
 )

@@ -81,8 +81,8 @@ def solve(problem: MatrixProblem, options: SolveOptions, monitor: SolveMonitor |
     _open_log(options)
     prepared = prepare(problem)
     watch = _Watch(problem, monitor, prepared, started)
-    if start is not None:
-        watch.consider(start)
+    if start is not None and watch.consider(start) and watch.best is not None and prepared.is_given:
+        prepared.problem.tell_point(watch.best)
     result = _dispatch(backend, prepared, options, monitor, watch, started)
     result = _settled(problem, prepared.factor, options, result, watch)
     prices = None if result.prices is None else result.prices * prepared.row_factors / prepared.factor
@@ -173,7 +173,7 @@ class _Watch:
 
     def knows(self, x: FloatVector) -> bool:
         """Whether `x` (n,) is the best so far, which has been checked."""
-        return self.best is not None and all_of(x == self.best)
+        return self.best is not None and (x is self.best or all_of(x == self.best))
 
     def declared(self, bound: float | None) -> float | None:
         """A bound of the prepared problem as one of the declared, less what solvers did not see."""

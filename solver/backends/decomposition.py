@@ -37,6 +37,7 @@ from solver.options import SolveOptions
 from solver.preparation import contradictions
 from solver.problem import MatrixProblem
 from solver.result import Limit, SolveResult, SolveStatistics, TerminationReason
+from stowplan.arrays import FloatVector
 
 # So few columns are solved before they are looked at, with and without a first point; of so few blocks no rounded point
 # is near the bound.
@@ -90,9 +91,7 @@ class DecompositionBackend:
     ) -> SolveResult | None:
         """The result where the problem is so small that no search is needed."""
         feed, cpu_s = ProgressFeed(monitor=monitor), time.process_time()
-        start = options.warm_start
-        is_known = start is not None and not violations(problem, start)
-        outcome = solve_by_table(problem, start if is_known else None)
+        outcome = solve_by_table(problem, _first_point(problem, options))
         if outcome is None:
             return None
         if outcome.point is not None:
@@ -105,6 +104,14 @@ class DecompositionBackend:
             num_nodes=0,
         )
         return conclude(self, problem, outcome, statistics)
+
+
+def _first_point(problem: MatrixProblem, options: SolveOptions) -> FloatVector | None:
+    """The warm start (n,) where it keeps all rows and bounds."""
+    start = options.warm_start
+    if problem.point is not None or start is None:
+        return problem.point
+    return None if violations(problem, start) else start
 
 
 def _is_hardly_smaller(structure: ChoiceProblem) -> bool:
@@ -130,8 +137,8 @@ class _Search:
 
     def run(self) -> NativeOutcome:
         """Widen cores until the gap is closed, nothing is left out, or a limit ends it."""
-        start = self._options.warm_start
-        if start is not None and not violations(self._problem, start):
+        start = _first_point(self._problem, self._options)
+        if start is not None:
             self._known.offer(start)
         for core in self._cores():
             if self._is_hardly_smaller(core):

@@ -102,8 +102,10 @@ def best_of_core(
     """Counts (n,) of the best point of the core whose reduced costs are at most `beyond`, of equal ones the first, or
     nothing where it has no such point; None where there are too many to look at, or a class has copies."""
     class_of = problem.class_of[core.columns]
-    classes = class_of[np.append(True, class_of[1:] != class_of[:-1])]
-    if classes.size > _MOST_CLASSES or (problem.copies[classes] > 1).any():
+    is_first = np.ones(class_of.size, dtype=np.bool_)
+    is_first[1:] = class_of[1:] != class_of[:-1]
+    classes = class_of[is_first]
+    if classes.size > _MOST_CLASSES or (problem.has_copies and (problem.copies[classes] > 1).any()):
         return None
     limit = raised(problem.limit, _ROUNDING) - problem.used_by(core.fixed)
     states = states_of(_options(problem, core, reduced, class_of, classes), limit, beyond, _MOST)

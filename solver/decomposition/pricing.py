@@ -112,8 +112,7 @@ class Pricing:
     def _free(self) -> float:
         """The bound without prices: what all blocks cost at their best."""
         structure = self._structure
-        best = np.minimum.reduceat(structure.cost, structure.start[:-1])
-        best = np.where(structure.required, best, np.minimum(best, 0.0))
+        best = np.minimum(np.minimum.reduceat(structure.cost, structure.start[:-1]), structure.nothing)
         return structure.offset + float(structure.copies @ best)
 
     def _linear(self) -> DualPoint | None:

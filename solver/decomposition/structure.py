@@ -54,11 +54,20 @@ class ChoiceProblem:
     _column: IntVector | None = field(init=False, default=None)
     # `usage_of` all columns, where somebody has asked for it to be kept.
     _usage: FloatMatrix | None = field(init=False, default=None)
+    _nothing: FloatVector | None = field(init=False, default=None)
 
     @property
     def size(self) -> IntVector:
         """Columns of every class, (K,)."""
         return np.asarray(self.start[1:] - self.start[:-1])
+
+    @property
+    def nothing(self) -> FloatVector:
+        """What it costs to choose nothing (K,): 0, infinite where one must be chosen."""
+        if self._nothing is None:
+            object.__setattr__(self, "_nothing", np.where(self.required, np.inf, 0.0))
+        assert self._nothing is not None
+        return self._nothing
 
     @property
     def has_copies(self) -> bool:
@@ -79,8 +88,10 @@ class ChoiceProblem:
         object.__setattr__(other, "offset", offset)
         return other
 
-    def keep_usage(self) -> None:
-        """Keep `usage_of` all columns, if that is little: problems that follow one another with these rows have it."""
+    def keep(self) -> None:
+        """Find at once what problems with these blocks and rows ask for: `with_costs` hands it on. Of `usage_of` all
+        columns if that is little."""
+        _ = self.nothing
         if self.cost.size * self.limit.size <= _LITTLE:
             object.__setattr__(self, "_usage", self.usage_of(np.arange(self.cost.size)))
 
@@ -358,7 +369,7 @@ def _found_apart(problem: MatrixProblem, columns: IntVector, frame: _Frame) -> _
         origin=columns,
         origin_start=first,
     )
-    choice.keep_usage()
+    choice.keep()
     return _Apart(
         choice=choice,
         block_start=first,

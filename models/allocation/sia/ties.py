@@ -23,7 +23,9 @@ from solver.sense import Sense
 from stowplan.arrays import FloatVector, IntVector
 
 _STEPS = (1.0, 0.1, 0.01, 0.001)
-_FIRST = 64
+_FIRST = 16
+# Numbers in double precision from here on have no digits behind the point.
+_ALL_WHOLE = 2.0**52
 _ROUNDING = 1e-9
 # What costs in float32 deviate by at most, after a few operations.
 _DEVIATION = 1e-5
@@ -44,25 +46,26 @@ def objective_step(gain: FloatVector, jobs: IntVector, relative_gap: float) -> S
     """
     tolerance = max(_ROUNDING, min(_DEVIATION, relative_gap))
 
-    def missed_by(gain: FloatVector, size: float) -> tuple[FloatVector, bool]:
-        """How far gains are from multiples of `size`, and whether that is too far."""
-        multiple = gain / size
-        missed = np.abs(multiple - np.rint(multiple))
-        return missed, bool((missed > tolerance * np.maximum(1.0, np.abs(multiple))).any())
-
-    first = gain[:_FIRST].tolist()
     for size in _STEPS:
         # The first few tell of nearly all problems that they have no step.
-        if any(abs(many - round(many)) > tolerance * max(1.0, abs(many)) for many in (each / size for each in first)):
+        if not all(_is_multiple(each, size, tolerance) for each in gain[:_FIRST].tolist()):
             continue
-        missed, is_too_far = missed_by(gain, size)
-        if is_too_far:
+        multiple = gain / size
+        missed = np.abs(multiple - np.rint(multiple))
+        if (missed > tolerance * np.maximum(1.0, np.abs(multiple))).any():
             continue
         worst = np.zeros(jobs.max(initial=-1) + 1)
         np.maximum.at(worst, jobs, missed)
         if worst.sum() <= 1 / 8:
             return Step(size=size, slack=size * float(worst.sum()))
     return None
+
+
+def _is_multiple(gain: float, size: float, tolerance: float) -> bool:
+    multiple = gain / size
+    if abs(multiple) >= _ALL_WHOLE:
+        return True
+    return abs(multiple - round(multiple)) <= tolerance * max(1.0, abs(multiple))
 
 
 def toward_present(problem: MatrixProblem, instance: SiaInstance, step: Step) -> MatrixProblem:
