@@ -40,7 +40,8 @@ class Prepared:
 
     `row_factors` (m,), also powers of two, are what the rows were multiplied with. `unseen`: what terms of the
     objective that solvers do not see beside the largest are worth, as declared; infinite where they have no bounds.
-    `conflicts` names rows and bounds each of which alone makes the problem infeasible.
+    `is_given`: whether rows and bounds are the very ones that were given. `conflicts` names rows and bounds each of
+    which alone makes the problem infeasible.
     """
 
     problem: MatrixProblem
@@ -86,7 +87,7 @@ def prepare(problem: MatrixProblem) -> Prepared:
         if conflicts:
             ones = np.ones(problem.num_rows)
             return Prepared(
-                problem=problem, factor=1.0, unseen=0.0, row_factors=ones, is_given=True, conflicts=conflicts
+                problem=problem, factor=1.0, unseen=0.0, row_factors=ones, is_given=False, conflicts=conflicts
             )
         frame = _framed(problem, lower, upper)
         _frames.put(problem.matrix, same, None, frame)

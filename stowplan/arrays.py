@@ -23,7 +23,7 @@ def pairs_in(mask: Mask) -> tuple[IntVector, IntVector]:
 
 def all_of(mask: Mask) -> bool:
     """Whether all of a mask holds, be it empty: `all`, which takes twice as long of a few hundred."""
-    return np.count_nonzero(mask) == mask.size
+    return bool(np.count_nonzero(mask) == mask.size)
 
 
 def in_order(values: FloatArray, axis: int = -1) -> FloatArray:

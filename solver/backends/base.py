@@ -78,7 +78,8 @@ def conclude(
     statistics: SolveStatistics,
     prices: FloatVector | None = None,
 ) -> SolveResult:
-    """Build the result; prices (m,) go with it as they are. A limit without a point is no solution, a claimed optimum without a point is an error."""
+    """Build the result; prices (m,) go with it as they are. A limit without a point is no solution, a claimed optimum
+    without a point is an error."""
     reason, limit, point, message = _read(outcome)
     objective = bound = None
     if point is not None:

@@ -12,8 +12,8 @@ On a problem of tens of columns this takes a tenth of the time that HiGHS needs 
 import numpy as np
 
 from solver.backends.base import NativeOutcome
+from solver.decomposition.blocks import Blocks, find_blocks
 from solver.decomposition.enumeration import NOTHING, Options, States, raised, states_of
-from solver.decomposition.structure import Blocks, find_blocks
 from solver.feasibility import FEASIBILITY_TOLERANCE
 from solver.problem import MatrixProblem
 from solver.result import TerminationReason

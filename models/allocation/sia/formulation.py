@@ -112,12 +112,12 @@ class SiaFormulation(Formulation):
         names = self._scarce_names
         first = self.problem.num_rows - len(names)
         if (scarce < first).any():
-            names, first = row_names(self.instance), 0
+            names, first = row_names(self.instance, self.problem), 0
         return {names[k - first]: float(result.prices[k]) for k in scarce.tolist()}
 
     @cached_property
     def _scarce_names(self) -> tuple[str, ...]:
-        return capacity_names(self.instance)
+        return capacity_names(self.instance, self.problem)
 
     def _known_prices(self) -> FloatVector | None:
         known = self.instance.parameters.prices
@@ -125,7 +125,7 @@ class SiaFormulation(Formulation):
             return None
         names = self._scarce_names
         if not known.keys() <= set(names):
-            names = row_names(self.instance)
+            names = row_names(self.instance, self.problem)
         prices = np.zeros(self.problem.num_rows)
         prices[self.problem.num_rows - len(names) :] = [known.get(name, 0.0) for name in names]
         return prices

@@ -72,7 +72,8 @@ def toward_present(problem: MatrixProblem, instance: SiaInstance, step: Step) ->
     """The problem in which keeping a job's present configuration is slightly better."""
     keeps = instance.utility.current[instance.pair_jobs] == instance.pair_configurations
     bonus = step.size / (4 * (len(instance.jobs) + 1))
-    return replace(problem, objective=problem.objective - problem.sense.sign * bonus * keeps)
+    objective = problem.objective - problem.sense.sign * bonus * keeps
+    return problem.with_costs(problem.sense, objective, problem.offset)
 
 
 def for_declared(result: SolveResult, problem: MatrixProblem, step: Step, relative_gap: float) -> SolveResult:
