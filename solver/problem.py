@@ -6,7 +6,7 @@ s.t.       row_lower <= matrix @ x <= row_upper
 """
 
 import math
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +14,7 @@ from scipy import sparse
 
 from solver.sense import Sense
 from stowplan.arrays import FloatVector, Mask, all_of
+from stowplan.slots import copier
 
 if TYPE_CHECKING:
     from solver.decomposition.structure import ChoiceProblem
@@ -77,12 +78,7 @@ class MatrixProblem:
         """
         if objective.shape != self.objective.shape:
             raise ValueError(f"{self.name}: {objective.shape} costs for {self.num_columns} columns")
-        other = object.__new__(MatrixProblem)
-        for name in _ROWS_AND_BOUNDS:
-            object.__setattr__(other, name, getattr(self, name))
-        costs = (("sense", sense), ("objective", objective), ("offset", offset))
-        for name, value in (*costs, ("choice", None), ("point", None)):
-            object.__setattr__(other, name, value)
+        other = _with_costs(self, sense, objective, offset, None, None)
         other._check_costs()
         return other
 
@@ -110,7 +106,4 @@ class MatrixProblem:
         return float((self.objective * x).sum()) + self.offset
 
 
-# What `with_costs` leaves as it is.
-_ROWS_AND_BOUNDS = tuple(
-    {each.name for each in fields(MatrixProblem)} - {"sense", "objective", "offset", "choice", "point"}
-)
+_with_costs = copier(MatrixProblem, "sense", "objective", "offset", "choice", "point")

@@ -24,9 +24,12 @@ from solver.registry import AUTO, BACKENDS
 from solver.result import Limit, SolveResult, SolveStatistics, TerminationReason
 from stowplan.arrays import FloatVector, all_of
 from stowplan.errors import BackendError, InputError
+from stowplan.slots import copier
 
 # What `auto` asks.
 _DEFAULT = "decomposition"
+_left = copier(SolveOptions, "time_limit_s", "prices")
+_completed = copier(SolveResult, "prices", "statistics")
 # Backends that have been asked for: loading a solver takes tenths of a second.
 _loaded: dict[str, Backend] = {}
 _loading = threading.Lock()
@@ -86,7 +89,7 @@ def solve(problem: MatrixProblem, options: SolveOptions, monitor: SolveMonitor |
     result = _dispatch(backend, prepared, options, monitor, watch, started)
     result = _settled(problem, prepared.factor, options, result, watch)
     prices = None if result.prices is None else result.prices * prepared.row_factors / prepared.factor
-    return replace(result, prices=prices, statistics=_statistics(problem, result, watch, started))
+    return _completed(result, prices, _statistics(problem, result, watch, started))
 
 
 def _find(name: str) -> Backend:
@@ -131,7 +134,7 @@ def _dispatch(
         return conclude(backend, problem, outcome, SolveStatistics())
     inner = SolveMonitor(on_progress=watch.forward, canceled=monitor.canceled)
     prices = None if options.prices is None else options.prices * prepared.factor / prepared.row_factors
-    return backend.solve(problem, replace(options, time_limit_s=remaining_s, prices=prices), inner)
+    return backend.solve(problem, _left(options, remaining_s, prices), inner)
 
 
 def _separable(problem: MatrixProblem) -> NativeOutcome:

@@ -9,7 +9,7 @@ Problems that follow one another may have the very same rows and bounds, and oth
 is found once for them.
 """
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from solver.feasibility import FEASIBILITY_TOLERANCE
 from solver.problem import MatrixProblem
 from stowplan.arrays import FloatMatrix, FloatVector, IntVector, Mask, all_of
 from stowplan.living import OfUnchanged
+from stowplan.slots import copier
 
 # Relative: what a sum of many terms may be off.
 _ROUNDING = 1e-9
@@ -82,12 +83,7 @@ class ChoiceProblem:
 
     def with_costs(self, cost: FloatVector, offset: float) -> "ChoiceProblem":
         """The very same blocks and rows, and what is kept of them, with costs (n,)."""
-        other = object.__new__(ChoiceProblem)
-        for name in _WITHOUT_COSTS:
-            object.__setattr__(other, name, getattr(self, name))
-        object.__setattr__(other, "cost", cost)
-        object.__setattr__(other, "offset", offset)
-        return other
+        return _with_costs(self, cost, offset)
 
     def keep(self) -> None:
         """Find at once what problems with these blocks and rows ask for: `with_costs` hands it on. Of `usage_of` all
@@ -201,8 +197,7 @@ class ChoiceProblem:
         )
 
 
-# What `with_costs` leaves as it is.
-_WITHOUT_COSTS = tuple({each.name for each in fields(ChoiceProblem)} - {"cost", "offset"})
+_with_costs = copier(ChoiceProblem, "cost", "offset")
 
 
 def find_structure(problem: MatrixProblem) -> ChoiceProblem | None:

@@ -302,8 +302,9 @@ def test_prices_that_prove_more_than_none_do_say_that_something_is_scarce(
     """Then what all blocks like best need not be tried."""
     whole = choice_problem(7, num_blocks=40, num_options=6, num_resources=3, tightness=tightness)
     first = solve(whole, replace(EXACT, solver="highs"))
-    priced = solve(whole, replace(EXACT, warm_start=first.incumbent))
-    assert priced.prices is not None
+    prices = solve(whole, replace(EXACT, warm_start=first.incumbent)).prices
+    if tightness > 1:
+        prices = np.full(whole.num_rows, 1e-3)
     tried: list[object] = []
 
     def watched(*arguments: Any) -> Any:
@@ -311,7 +312,6 @@ def test_prices_that_prove_more_than_none_do_say_that_something_is_scarce(
         return best_choice(*arguments)
 
     monkeypatch.setattr(pricing, "best_choice", watched)
-    prices = priced.prices if tightness < 1 else np.full(whole.num_rows, 1e-3)
     again = solve(whole, replace(EXACT, warm_start=first.incumbent, prices=prices))
     assert again.objective == pytest.approx(first.objective)
     assert again.bound == pytest.approx(first.objective)
