@@ -35,11 +35,12 @@ _SAME = 1e-11
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Options:
-    """What blocks may choose, one option of each, by `block` (o,), ascending. column (o,): `NOTHING` for none. taken
-    (1 + m + e, o): what each costs, what it uses of the m rows, and what else is to be summed."""
+    """What K blocks may choose, one option of each, block by block. column (o,): `NOTHING` for none. heads: where each
+    block begins, and o. taken (1 + m + e, o): what each costs, what it uses of the m rows, and what else is to be
+    summed."""
 
     column: IntVector
-    block: IntVector
+    heads: list[int]
     taken: FloatMatrix
 
 
@@ -64,8 +65,7 @@ class States:
 def states_of(options: Options, limit: FloatVector, beyond: float, most: int) -> States | None:
     """Choices that keep `limit` (m,) and cost at most `beyond`; None where there are more than `most` states times
     options at any block."""
-    block, taken, num_limited = options.block, options.taken, 1 + limit.size
-    heads = [0, *((block[1:] != block[:-1]).nonzero()[0] + 1).tolist(), block.size]
+    heads, taken, num_limited = options.heads, options.taken, 1 + limit.size
     # Cost and rows as one array, a line each: of few states the calls take the time, of many the length of lines.
     least = np.minimum.reduceat(taken[:num_limited], heads[:-1], axis=1)
     # What is left for each block and those before it, of what those behind it cost and take at least.
@@ -91,6 +91,11 @@ def states_of(options: Options, limit: FloatVector, beyond: float, most: int) ->
     return States(options=options, taken=states, made=made)
 
 
+def heads_of(block: IntVector) -> list[int]:
+    """Where each of the blocks (o,), which ascend, begins, and o."""
+    return [0, *((block[1:] != block[:-1]).nonzero()[0] + 1).tolist(), block.size]
+
+
 def raised(limit: FloatVector, slack: float) -> FloatVector:
     """Limits (m,) of rows, with so much slack relative to them."""
     return limit + slack * np.maximum(1.0, np.abs(limit))
@@ -102,13 +107,16 @@ def best_of_core(
     """Counts (n,) of the best point of the core whose reduced costs are at most `beyond`, of equal ones the first, or
     nothing where it has no such point; None where there are too many to look at, or a class has copies."""
     class_of = problem.class_of[core.columns]
-    is_first = np.ones(class_of.size, dtype=np.bool_)
-    is_first[1:] = class_of[1:] != class_of[:-1]
-    classes = class_of[is_first]
+    heads = heads_of(class_of)
+    classes = class_of[heads[:-1]]
     if classes.size > _MOST_CLASSES or (problem.has_copies and (problem.copies[classes] > 1).any()):
         return None
+    options = Options(column=core.columns, heads=heads, taken=_taken(problem, core.columns, reduced))
+    optional = classes[core.nothing[classes]]
+    if optional.size:
+        options = _with_nothing(options, class_of, optional, reduced.nothing[optional])
     limit = raised(problem.limit, _ROUNDING) - problem.used_by(core.fixed)
-    states = states_of(_options(problem, core, reduced, class_of, classes), limit, beyond, _MOST)
+    states = states_of(options, limit, beyond, _MOST)
     if states is None:
         return None
     costs = states.taken[-1]
@@ -125,19 +133,23 @@ def best_of_core(
     return (counts,)
 
 
-def _options(
-    problem: ChoiceProblem, core: Core, reduced: ReducedCosts, class_of: IntVector, classes: IntVector
-) -> Options:
-    """The options of the core at reduced costs, those of its columns summed beside. class_of: of each column."""
-    columns, optional = core.columns, classes[core.nothing[classes]]
-    taken = np.zeros((2 + problem.limit.size, columns.size + optional.size))
-    taken[0, : columns.size], taken[0, columns.size :] = reduced.columns[columns], reduced.nothing[optional]
-    taken[1:-1, : columns.size] = problem.usage_of(columns).T
-    taken[-1, : columns.size] = problem.cost[columns]
+def _taken(problem: ChoiceProblem, columns: IntVector, reduced: ReducedCosts) -> FloatMatrix:
+    """Reduced costs of columns (c,), what they use of the rows, and costs: (2 + m, c)."""
+    taken = np.empty((2 + problem.limit.size, columns.size))
+    taken[0], taken[1:-1], taken[-1] = reduced.columns[columns], problem.usage_of(columns).T, problem.cost[columns]
+    return taken
+
+
+def _with_nothing(options: Options, class_of: IntVector, optional: IntVector, cost: FloatVector) -> Options:
+    """The options, which are of `class_of` (c,), and behind those of the classes `optional` (q,) to choose nothing, at
+    reduced costs (q,)."""
+    nothing = np.zeros((len(options.taken), optional.size))
+    nothing[0] = cost
     block = np.concatenate([class_of, optional])
     order = block.argsort(kind="stable")
-    column = np.concatenate([columns, np.full(optional.size, NOTHING)])
-    return Options(column=column[order], block=block[order], taken=taken.take(order, axis=1))
+    column = np.concatenate([options.column, np.full(optional.size, NOTHING)])
+    taken = np.concatenate([options.taken, nothing], axis=1)
+    return Options(column=column[order], heads=heads_of(block[order]), taken=taken.take(order, axis=1))
 
 
 def _cheapest(cost: FloatVector, use: FloatMatrix) -> IntVector:

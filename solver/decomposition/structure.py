@@ -110,10 +110,11 @@ class ChoiceProblem:
         return np.bincount(self._column_of_origin(), x[self.origin], self.cost.size).round().astype(np.int64)
 
     def used_by(self, counts: IntVector) -> FloatVector:
-        """How much of each coupling row (m,) the counts (n,) take; few are not 0."""
+        """How much of each coupling row (m,) the counts (n,) take, of which few are not 0."""
         columns = counts.nonzero()[0]
         if self._usage is not None:
-            return np.asarray((counts[columns, None] * self._usage[columns]).sum(axis=0))
+            usage = self._usage.take(columns, axis=0)
+            return np.asarray((counts[columns, None] * usage if self.has_copies else usage).sum(axis=0))
         entries, count = self._entries_of(columns)
         taken = np.repeat(counts[columns], count) * self.coupling.data[entries]
         return np.asarray(np.bincount(self.coupling.indices[entries], taken, self.limit.size), dtype=np.float64)
@@ -121,7 +122,7 @@ class ChoiceProblem:
     def usage_of(self, columns: IntVector) -> FloatMatrix:
         """Coefficients (c, m) of few columns in the coupling rows."""
         if self._usage is not None:
-            return self._usage[columns]
+            return self._usage.take(columns, axis=0)
         usage = np.zeros((columns.size, self.limit.size))
         entries, count = self._entries_of(columns)
         usage[np.repeat(np.arange(columns.size), count), self.coupling.indices[entries]] = self.coupling.data[entries]

@@ -13,7 +13,7 @@ import numpy as np
 
 from solver.backends.base import NativeOutcome
 from solver.decomposition.blocks import Blocks, find_blocks
-from solver.decomposition.enumeration import NOTHING, Options, States, raised, states_of
+from solver.decomposition.enumeration import NOTHING, Options, States, heads_of, raised, states_of
 from solver.feasibility import FEASIBILITY_TOLERANCE
 from solver.problem import MatrixProblem
 from solver.result import TerminationReason
@@ -77,7 +77,7 @@ def _options(problem: MatrixProblem, blocks: Blocks, coupling: FloatMatrix) -> O
     # What stands behind the last column is taken for nothing.
     cost = np.append(problem.sense.sign * problem.objective, 0.0)[column]
     use = np.column_stack([coupling, np.zeros(len(coupling))])[:, column]
-    return Options(column=column, block=block[order], taken=np.vstack([cost, use]))
+    return Options(column=column, heads=heads_of(block[order]), taken=np.vstack([cost, use]))
 
 
 def _cheapest_within(states: States, lower: FloatVector, upper: FloatVector, slack: float) -> int | None:
