@@ -11,7 +11,7 @@ import numpy as np
 
 from solver.names import column_name, row_name
 from solver.problem import MatrixProblem
-from stowplan.arrays import FloatVector
+from stowplan.arrays import FloatVector, all_of
 
 # Ten times what the solvers allow themselves: exact integers move rows a little.
 FEASIBILITY_TOLERANCE = 1e-5
@@ -79,10 +79,15 @@ def violations(
 
 def _keeps_all_exactly(problem: MatrixProblem, x: FloatVector, rows: FloatVector) -> bool:
     """Whether `x` (n,) with its `rows` (m,) keeps everything without any tolerance."""
-    limits = ((x, problem.lower, problem.upper), (rows, problem.row_lower, problem.row_upper))
-    return all(
-        np.isfinite(value).all() and (lower <= value).all() and (value <= upper).all() for value, lower, upper in limits
-    ) and bool((problem.integrality <= (x == np.rint(x))).all())
+    return (
+        _lies_within(x, problem.lower, problem.upper)
+        and _lies_within(rows, problem.row_lower, problem.row_upper)
+        and all_of(problem.integrality <= (x == np.rint(x)))
+    )
+
+
+def _lies_within(value: FloatVector, lower: FloatVector, upper: FloatVector) -> bool:
+    return all_of(np.isfinite(value)) and all_of(lower <= value) and all_of(value <= upper)
 
 
 def _excess(value: FloatVector, lower: FloatVector, upper: FloatVector) -> tuple[FloatVector, FloatVector]:

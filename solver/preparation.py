@@ -8,6 +8,7 @@ Contradictions that need no search are found here and named.
 
 import math
 from dataclasses import dataclass, replace
+from operator import is_
 
 import numpy as np
 from scipy import sparse
@@ -39,19 +40,22 @@ class Prepared:
 
     `row_factors` (m,), also powers of two, are what the rows were multiplied with. `unseen`: what terms of the
     objective that solvers do not see beside the largest are worth, as declared; infinite where they have no bounds.
-    `conflicts` names rows and bounds each of which alone makes the problem infeasible.
+    `is_given`: whether rows and bounds are the very ones that were given. `conflicts` names rows and bounds each of
+    which alone makes the problem infeasible.
     """
 
     problem: MatrixProblem
     factor: float
     unseen: float
     row_factors: FloatVector
+    is_given: bool
     conflicts: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Frame:
-    """Rows and bounds as a backend gets them, and what the rows were multiplied with; matrix: None for the given."""
+    """Rows and bounds as a backend gets them, and what the rows were multiplied with; matrix: None for the given.
+    is_given: whether rows and bounds are the very ones that were given."""
 
     matrix: "sparse.csc_array | None"
     row_lower: FloatVector
@@ -59,6 +63,7 @@ class _Frame:
     lower: FloatVector
     upper: FloatVector
     row_factors: FloatVector
+    is_given: bool
 
 
 # Problems that follow one another may have the very same rows and bounds, and other objectives.
@@ -81,25 +86,30 @@ def prepare(problem: MatrixProblem) -> Prepared:
         conflicts = _contradictions(problem, lower, upper)
         if conflicts:
             ones = np.ones(problem.num_rows)
-            return Prepared(problem=problem, factor=1.0, unseen=0.0, row_factors=ones, conflicts=conflicts)
+            return Prepared(
+                problem=problem, factor=1.0, unseen=0.0, row_factors=ones, is_given=False, conflicts=conflicts
+            )
         frame = _framed(problem, lower, upper)
         _frames.put(problem.matrix, same, None, frame)
-    factor, rows = objective_factor(problem.objective), frame.row_factors
-    matrix = problem.matrix if frame.matrix is None else frame.matrix
-    scaled = replace(
-        problem,
-        objective=problem.objective * factor,
-        offset=problem.offset * factor,
-        matrix=matrix,
-        row_lower=frame.row_lower,
-        row_upper=frame.row_upper,
-        lower=frame.lower,
-        upper=frame.upper,
-    )
+    largest = float(np.abs(problem.objective).max(initial=0.0))
+    factor, rows = _factor(problem.objective, largest), frame.row_factors
+    scaled = problem.with_costs(problem.sense, problem.objective * factor, problem.offset * factor)
+    if not frame.is_given:
+        scaled = replace(
+            scaled,
+            matrix=problem.matrix if frame.matrix is None else frame.matrix,
+            row_lower=frame.row_lower,
+            row_upper=frame.row_upper,
+            lower=frame.lower,
+            upper=frame.upper,
+        )
     choice = problem.choice
-    if choice is not None and matrix is problem.matrix:
+    if choice is not None and frame.matrix is None:
         scaled.tell(replace(choice, cost=choice.cost * factor, offset=choice.offset * factor))
-    return Prepared(problem=scaled, factor=factor, unseen=_unseen(scaled) / factor, row_factors=rows, conflicts=())
+    unseen = _unseen(scaled) / factor if largest * factor >= _LARGEST_OBJECTIVE / 2 else 0.0
+    return Prepared(
+        problem=scaled, factor=factor, unseen=unseen, row_factors=rows, is_given=frame.is_given, conflicts=()
+    )
 
 
 def _framed(problem: MatrixProblem, lower: FloatVector, upper: FloatVector) -> _Frame:
@@ -110,13 +120,16 @@ def _framed(problem: MatrixProblem, lower: FloatVector, upper: FloatVector) -> _
     is_scaled = bool((rows != 1.0).any())
     # Limits may cross by rounding alone; contradictions() has seen all others.
     row_lower, row_upper = problem.row_lower, _not_below(problem.row_lower, problem.row_upper)
+    given = (problem.row_upper, problem.lower, problem.upper)
+    highest = _not_below(lower, upper)
     return _Frame(
         matrix=sparse.csc_array(sparse.diags_array(rows) @ problem.matrix) if is_scaled else None,
         row_lower=row_lower * rows if is_scaled else row_lower,
         row_upper=row_upper * rows if is_scaled else row_upper,
         lower=lower,
-        upper=_not_below(lower, upper),
+        upper=highest,
         row_factors=rows,
+        is_given=not is_scaled and all(map(is_, (row_upper, lower, highest), given)),
     )
 
 
@@ -167,20 +180,25 @@ def objective_factor(objective: FloatVector) -> float:
     Scaling down stops where the smallest coefficient would fall below one, and so towards the tolerances, unless the
     largest is beyond all digits of that.
     """
-    sizes = np.abs(objective[objective != 0.0])
-    if not sizes.size:
+    return _factor(objective, float(np.abs(objective).max(initial=0.0)))
+
+
+def _factor(objective: FloatVector, largest: float) -> float:
+    """The same, of the `largest` absolute coefficient."""
+    if largest == 0.0:
         return 1.0
-    largest, smallest = float(sizes.max()), float(sizes.min())
     low, high = _OBJECTIVE_SCALE
-    factor = max(low / largest, 1.0) if largest <= high else max(high / largest, min(1.0, 1.0 / smallest))
+    if largest <= high:
+        factor = max(low / largest, 1.0)
+    else:
+        smallest = float(np.abs(objective[objective != 0.0]).min())
+        factor = max(high / largest, min(1.0, 1.0 / smallest))
     return 2.0 ** round(math.log2(min(factor, _LARGEST_OBJECTIVE / largest, _LARGEST_FACTOR)))
 
 
 def _unseen(scaled: MatrixProblem) -> float:
     """What terms within the tolerances are worth together, of a problem whose largest cost could not be any larger."""
     sizes = np.abs(scaled.objective)
-    if sizes.max(initial=0.0) < _LARGEST_OBJECTIVE / 2:
-        return 0.0
     small = (sizes > 0) & (sizes < _SMALLEST_OBJECTIVE)
     return float(sizes[small] @ np.maximum(np.abs(scaled.lower), np.abs(scaled.upper))[small])
 

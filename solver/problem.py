@@ -5,6 +5,7 @@ s.t.       row_lower <= matrix @ x <= row_upper
            lower <= x <= upper,   x_j integer where integrality_j
 """
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,8 @@ import numpy as np
 from scipy import sparse
 
 from solver.sense import Sense
-from stowplan.arrays import FloatVector, Mask
+from stowplan.arrays import FloatVector, Mask, all_of
+from stowplan.slots import copier
 
 if TYPE_CHECKING:
     from solver.decomposition.structure import ChoiceProblem
@@ -24,7 +26,8 @@ class MatrixProblem:
 
     objective, lower, upper: float64 (n,); integrality: bool (n,); row_lower, row_upper: float64 (m,);
     matrix: CSC (m, n) without explicit zeros. Infinite bounds are +-inf. Names are unique or empty. choice: its choice
-    form, where whoever made the problem has told it.
+    form, where whoever made the problem has told it. point (n,): one that keeps all rows and bounds, where whoever has
+    checked it has told it.
 
     Raises
     ------
@@ -46,6 +49,7 @@ class MatrixProblem:
     row_names: tuple[str, ...] = field(default=())
     # Not of what is made of the problem by `replace`, of which it need not be true.
     choice: "ChoiceProblem | None" = field(init=False, default=None)
+    point: FloatVector | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         m, n = self.matrix.shape
@@ -55,14 +59,36 @@ class MatrixProblem:
         named = ((self.column_names, n), (self.row_names, m))
         if any(names and len(names) != count for names, count in named):
             raise ValueError(f"{self.name}: names do not match the {m} x {n} matrix")
-        finite = (self.objective, self.matrix.data, np.asarray([self.offset]))
         bounds = (self.row_lower, self.row_upper, self.lower, self.upper)
-        if not all(np.isfinite(a).all() for a in finite) or any(np.isnan(a).any() for a in bounds):
+        if not all_of(np.isfinite(self.matrix.data)) or any(np.isnan(a).any() for a in bounds):
             raise ValueError(f"{self.name}: a coefficient is NaN or infinite")
+        self._check_costs()
+
+    def _check_costs(self) -> None:
+        if not all_of(np.isfinite(self.objective)) or not math.isfinite(self.offset):
+            raise ValueError(f"{self.name}: a coefficient is NaN or infinite")
+
+    def with_costs(self, sense: Sense, objective: FloatVector, offset: float) -> "MatrixProblem":
+        """The very same rows and bounds, which have been checked, with an objective (n,).
+
+        Raises
+        ------
+        ValueError
+            When that has another shape, or a coefficient is NaN or infinite.
+        """
+        if objective.shape != self.objective.shape:
+            raise ValueError(f"{self.name}: {objective.shape} costs for {self.num_columns} columns")
+        other = _with_costs(self, sense, objective, offset, None, None)
+        other._check_costs()
+        return other
 
     def tell(self, choice: "ChoiceProblem | None") -> None:
         """Say what the choice form is, by whoever made the problem: what it takes longest to find."""
         object.__setattr__(self, "choice", choice)
+
+    def tell_point(self, point: FloatVector) -> None:
+        """Say that `point` (n,) keeps all rows and bounds: backends do not look at it again."""
+        object.__setattr__(self, "point", point)
 
     @property
     def num_columns(self) -> int:
@@ -78,3 +104,6 @@ class MatrixProblem:
         """Objective of the point `x` (n,), offset included."""
         # Not by BLAS, which begins threads for long vectors and takes a hundred times as long.
         return float((self.objective * x).sum()) + self.offset
+
+
+_with_costs = copier(MatrixProblem, "sense", "objective", "offset", "choice", "point")

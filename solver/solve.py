@@ -22,11 +22,14 @@ from solver.preparation import Prepared, prepare
 from solver.problem import MatrixProblem
 from solver.registry import AUTO, BACKENDS
 from solver.result import Limit, SolveResult, SolveStatistics, TerminationReason
-from stowplan.arrays import FloatVector
+from stowplan.arrays import FloatVector, all_of
 from stowplan.errors import BackendError, InputError
+from stowplan.slots import copier
 
 # What `auto` asks.
 _DEFAULT = "decomposition"
+_left = copier(SolveOptions, "time_limit_s", "prices")
+_completed = copier(SolveResult, "prices", "statistics")
 # Backends that have been asked for: loading a solver takes tenths of a second.
 _loaded: dict[str, Backend] = {}
 _loading = threading.Lock()
@@ -41,6 +44,8 @@ def load_backend(name: str) -> Backend | None:
         When its solver is not installed.
     """
     asked = _DEFAULT if name == AUTO else name
+    if asked in _loaded:
+        return _loaded[asked]
     with _loading:
         if asked in BACKENDS and asked not in _loaded:
             try:
@@ -79,11 +84,12 @@ def solve(problem: MatrixProblem, options: SolveOptions, monitor: SolveMonitor |
     _open_log(options)
     prepared = prepare(problem)
     watch = _Watch(problem, monitor, prepared, started)
-    if start is not None:
-        watch.consider(start)
+    if start is not None and watch.consider(start) and watch.best is not None and prepared.is_given:
+        prepared.problem.tell_point(watch.best)
     result = _dispatch(backend, prepared, options, monitor, watch, started)
     result = _settled(problem, prepared.factor, options, result, watch)
-    return replace(result, statistics=_statistics(problem, result, watch, started))
+    prices = None if result.prices is None else result.prices * prepared.row_factors / prepared.factor
+    return _completed(result, prices, _statistics(problem, result, watch, started))
 
 
 def _find(name: str) -> Backend:
@@ -118,7 +124,7 @@ def _dispatch(
     if prepared.conflicts:
         named = ", ".join(prepared.conflicts[:10])
         outcome = NativeOutcome(ending=TerminationReason.INFEASIBLE, message=f"contradictory by itself: {named}")
-    elif problem.matrix.nnz == 0:
+    elif not problem.matrix.indptr[-1]:
         outcome = _separable(problem)
     elif monitor.canceled.is_set():
         outcome = NativeOutcome(ending=Limit.INTERRUPTED)
@@ -128,10 +134,7 @@ def _dispatch(
         return conclude(backend, problem, outcome, SolveStatistics())
     inner = SolveMonitor(on_progress=watch.forward, canceled=monitor.canceled)
     prices = None if options.prices is None else options.prices * prepared.factor / prepared.row_factors
-    result = backend.solve(problem, replace(options, time_limit_s=remaining_s, prices=prices), inner)
-    if result.prices is None:
-        return result
-    return replace(result, prices=result.prices * prepared.row_factors / prepared.factor)
+    return backend.solve(problem, _left(options, remaining_s, prices), inner)
 
 
 def _separable(problem: MatrixProblem) -> NativeOutcome:
@@ -158,7 +161,7 @@ class _Watch:
 
     def consider(self, x: FloatVector) -> bool:
         """Keep `x` (n,) when it is complete, feasible and better than what is known."""
-        if self.knows(x) or not np.isfinite(x).all():
+        if self.knows(x) or not all_of(np.isfinite(x)):
             return False
         point = rounded(self._problem, x)
         objective = self._problem.value(point)
@@ -173,7 +176,7 @@ class _Watch:
 
     def knows(self, x: FloatVector) -> bool:
         """Whether `x` (n,) is the best so far, which has been checked."""
-        return self.best is not None and np.array_equal(x, self.best)
+        return self.best is not None and (x is self.best or all_of(x == self.best))
 
     def declared(self, bound: float | None) -> float | None:
         """A bound of the prepared problem as one of the declared, less what solvers did not see."""
@@ -185,12 +188,12 @@ class _Watch:
         """Pass progress on in the declared units, incumbents only when they hold."""
         news = progress.incumbent is not None and self.consider(progress.incumbent)
         self._monitor.on_progress(
-            replace(
-                progress,
+            Progress(
                 elapsed_s=time.perf_counter() - self._started,
                 objective=self.objective,
                 bound=self.declared(finite(progress.bound)),
                 incumbent=self.best if news else None,
+                num_nodes=progress.num_nodes,
             )
         )
 
@@ -269,12 +272,13 @@ def _statistics(problem: MatrixProblem, result: SolveResult, watch: _Watch, star
     given = result.statistics
     elapsed_s = time.perf_counter() - started
     first_s = watch.first_incumbent_s if watch.first_incumbent_s is not None else elapsed_s
-    return replace(
-        given,
+    return SolveStatistics(
         load_s=elapsed_s if given.solve_s is None else elapsed_s - given.solve_s,
         solve_s=given.solve_s or 0.0,
+        solve_cpu_s=given.solve_cpu_s,
         first_incumbent_s=None if result.incumbent is None else first_s,
+        num_nodes=given.num_nodes,
         num_columns=problem.num_columns,
         num_rows=problem.num_rows,
-        num_nonzeros=int(problem.matrix.nnz),
+        num_nonzeros=int(problem.matrix.indptr[-1]),
     )

@@ -21,6 +21,11 @@ def pairs_in(mask: Mask) -> tuple[IntVector, IntVector]:
     return rows, flat - rows * mask.shape[1]
 
 
+def all_of(mask: Mask) -> bool:
+    """Whether all of a mask holds, be it empty: `all`, which takes twice as long of a few hundred."""
+    return bool(np.count_nonzero(mask) == mask.size)
+
+
 def in_order(values: FloatArray, axis: int = -1) -> FloatArray:
     """Sums along an axis, one after another: `sum` adds in an order of its own, in which nothing else does."""
     return np.asarray(np.cumsum(values, axis=axis).take(-1, axis=axis))

@@ -11,7 +11,7 @@ from solver.monitor import Progress, SolveMonitor
 from solver.options import SolveOptions
 from solver.problem import MatrixProblem
 from solver.result import Limit, SolveResult, SolveStatistics, TerminationReason
-from stowplan.arrays import FloatVector
+from stowplan.arrays import FloatVector, all_of
 
 # Beyond this (relative) a bound on the wrong side of the objective is a contradiction, not rounding.
 CROSSING_TOLERANCE = 1e-6
@@ -56,7 +56,7 @@ class NativeOutcome:
 def rounded(problem: MatrixProblem, x: FloatVector) -> FloatVector:
     """Make integer columns of `x` (n,) integers and pull all columns onto bounds that they miss by rounding."""
     whole = np.rint(x)
-    if np.array_equal(whole, x) and (problem.lower <= x).all() and (x <= problem.upper).all():
+    if all_of(whole == x) and all_of(problem.lower <= x) and all_of(x <= problem.upper):
         # Most points are so already, and the rest takes several times as long.
         return whole + 0.0
     exact = np.where(problem.integrality, whole, x)
@@ -72,14 +72,19 @@ def finite(value: float | None) -> float | None:
 
 
 def conclude(
-    backend: Backend, problem: MatrixProblem, outcome: NativeOutcome, statistics: SolveStatistics
+    backend: Backend,
+    problem: MatrixProblem,
+    outcome: NativeOutcome,
+    statistics: SolveStatistics,
+    prices: FloatVector | None = None,
 ) -> SolveResult:
-    """Build the result. A limit without a point is no solution, a claimed optimum without a point is an error."""
+    """Build the result; prices (m,) go with it as they are. A limit without a point is no solution, a claimed optimum
+    without a point is an error."""
     reason, limit, point, message = _read(outcome)
     objective = bound = None
     if point is not None:
         point = rounded(problem, point)
-        objective = problem.value(point) if np.isfinite(point).all() else math.nan
+        objective = problem.value(point) if all_of(np.isfinite(point)) else math.nan
         if not math.isfinite(objective):
             reason, limit, point, objective = TerminationReason.NUMERICAL_ERROR, None, None, None
             message = "the solver returned a point that is not finite"
@@ -109,6 +114,7 @@ def conclude(
         solver=backend.name,
         solver_version=backend.version,
         message=message,
+        prices=prices,
     )
 
 

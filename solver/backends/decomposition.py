@@ -37,6 +37,7 @@ from solver.options import SolveOptions
 from solver.preparation import contradictions
 from solver.problem import MatrixProblem
 from solver.result import Limit, SolveResult, SolveStatistics, TerminationReason
+from stowplan.arrays import FloatVector
 
 # So few columns are solved before they are looked at, with and without a first point; of so few blocks no rounded point
 # is near the bound.
@@ -82,17 +83,15 @@ class DecompositionBackend:
             return self._highs.solve(problem, options, monitor)
         known = Known(problem, structure, options, monitor)
         search = _Search(self._highs, known)
-        result = conclude(self, problem, search.run(), search.statistics())
-        return replace(result, prices=known.prices)
+        outcome = search.run()
+        return conclude(self, problem, outcome, search.statistics(), known.prices)
 
     def _solved_by_table(
         self, problem: MatrixProblem, options: SolveOptions, monitor: SolveMonitor
     ) -> SolveResult | None:
         """The result where the problem is so small that no search is needed."""
         feed, cpu_s = ProgressFeed(monitor=monitor), time.process_time()
-        start = options.warm_start
-        is_known = start is not None and not violations(problem, start)
-        outcome = solve_by_table(problem, start if is_known else None)
+        outcome = solve_by_table(problem, _first_point(problem, options))
         if outcome is None:
             return None
         if outcome.point is not None:
@@ -107,9 +106,17 @@ class DecompositionBackend:
         return conclude(self, problem, outcome, statistics)
 
 
+def _first_point(problem: MatrixProblem, options: SolveOptions) -> FloatVector | None:
+    """The warm start (n,) where it keeps all rows and bounds."""
+    start = options.warm_start
+    if problem.point is not None or start is None:
+        return problem.point
+    return None if violations(problem, start) else start
+
+
 def _is_hardly_smaller(structure: ChoiceProblem) -> bool:
     """Whether HiGHS has nothing to gain from what is known of the problem."""
-    num_blocks = int(structure.copies.sum())
+    num_blocks = structure.num_blocks
     return structure.copies.size == num_blocks < _FEW_BLOCKS
 
 
@@ -130,9 +137,9 @@ class _Search:
 
     def run(self) -> NativeOutcome:
         """Widen cores until the gap is closed, nothing is left out, or a limit ends it."""
-        start = self._options.warm_start
-        if start is not None and not violations(self._problem, start) and self._known.offer(start):
-            self._known.counts = self._structure.counts_of(start)
+        start = _first_point(self._problem, self._options)
+        if start is not None:
+            self._known.offer(start)
         for core in self._cores():
             if self._is_hardly_smaller(core):
                 return self._outcome(self._solve_whole())
@@ -160,7 +167,7 @@ class _Search:
     def _cores(self) -> Iterator[Core]:
         """Cores from narrow to wide, none where the gap is closed. The last holds everything that can still matter."""
         structure = self._structure
-        reduced = self._pricing.near() if structure.copies.sum() < _FEW_BLOCKS else self._pricing.good()
+        reduced = self._pricing.near() if structure.num_blocks < _FEW_BLOCKS else self._pricing.good()
         if reduced is None:
             yield whole_core(structure)
             return
@@ -169,11 +176,14 @@ class _Search:
             if self._known.is_done():
                 return
             enough = self._known.beyond(reduced)
-            narrow = threshold_for(reduced, structure.copies.size, extra)
-            wider = threshold_for(reduced, structure.copies.size, _NARROW_ENOUGH * extra)
             # Where narrow cores do not close the gap, the linear relaxation is weak: branch on all that matters.
-            is_last = attempt >= _NARROW_CORES or enough <= wider or self._pricing.is_quick
-            core = build_core(structure, reduced, enough if is_last else narrow)
+            is_last = (
+                attempt >= _NARROW_CORES
+                or self._pricing.is_quick
+                or enough <= threshold_for(reduced, structure.copies.size, _NARROW_ENOUGH * extra)
+            )
+            threshold = enough if is_last else threshold_for(reduced, structure.copies.size, extra)
+            core = build_core(structure, reduced, threshold)
             if is_last and self._is_enumerated(core, reduced, enough):
                 return
             yield core
@@ -265,7 +275,7 @@ class _Search:
     def _outcome(self, ending: TerminationReason | Limit) -> NativeOutcome:
         structure = self._structure
         message = (
-            f"{structure.copies.sum()} blocks in {structure.copies.size} classes, "
+            f"{structure.num_blocks} blocks in {structure.copies.size} classes, "
             f"{structure.limit.size} coupling rows; "
             f"{self._num_cores} cores, the last with {self._core_size} of {structure.cost.size} columns"
         )

@@ -15,7 +15,7 @@ from solver.decomposition.dual import ReducedCosts
 from solver.decomposition.structure import ChoiceProblem
 from solver.problem import MatrixProblem
 from solver.sense import Sense
-from stowplan.arrays import FloatVector, IntVector, Mask
+from stowplan.arrays import FloatVector, IntVector, Mask, all_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -50,21 +50,20 @@ class Core:
 
 def build_core(problem: ChoiceProblem, reduced: ReducedCosts, threshold: float) -> Core:
     """Keep the options with reduced cost at most `threshold`."""
-    class_of = problem.class_of
-    near = reduced.columns <= threshold
+    near = (reduced.columns <= threshold).nonzero()[0]
     nothing: Mask = (reduced.nothing <= threshold) & ~problem.required
-    options = np.bincount(class_of[near], minlength=problem.copies.size) + nothing
-    decided = options == 1
-    settled = near & decided[class_of]
-    fixed = np.where(settled, problem.copies[class_of], 0)
-    columns = np.flatnonzero(near & ~decided[class_of])
-    left_out = int((~near).sum()) + int((~nothing & ~problem.required).sum())
+    class_of = problem.class_of[near]
+    options = np.bincount(class_of, minlength=problem.copies.size) + nothing
+    is_decided = (options == 1)[class_of]
+    fixed = np.zeros(problem.cost.size, dtype=np.int64)
+    fixed[near[is_decided]] = problem.copies[class_of[is_decided]]
+    is_whole = near.size == problem.cost.size and all_of(nothing | problem.required)
     return Core(
         of=problem,
-        columns=columns,
+        columns=near[~is_decided],
         fixed=fixed,
         nothing=nothing,
-        floor=reduced.bound + threshold if left_out else np.inf,
+        floor=np.inf if is_whole else reduced.bound + threshold,
     )
 
 

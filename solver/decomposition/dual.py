@@ -73,11 +73,10 @@ class ReducedCosts:
 def reduced_costs(problem: ChoiceProblem, multipliers: FloatVector) -> ReducedCosts:
     """Price the columns at `multipliers` (m,); the bound is L there."""
     priced = problem.cost + problem.coupling @ multipliers
-    best = np.minimum.reduceat(priced, problem.start[:-1])
-    best = np.where(problem.required, best, np.minimum(best, 0.0))
+    best = np.minimum(np.minimum.reduceat(priced, problem.start[:-1]), problem.nothing)
     return ReducedCosts(
         columns=priced - best[problem.class_of],
-        nothing=np.where(problem.required, np.inf, -best),
+        nothing=problem.nothing - best,
         bound=problem.offset + float(problem.copies @ best - problem.limit @ multipliers),
     )
 

@@ -16,8 +16,8 @@ _LEAST_TIME_S = 1e-3
 
 
 class Known:
-    """Values are in minimising form. `counts` (n,) of the structure's options at the point, `multipliers` of its
-    coupling rows; None where there are none. `is_refuted`: prices prove that there is no solution."""
+    """Values are in minimising form. `multipliers` of the structure's coupling rows; None where there are none.
+    `is_refuted`: prices prove that there is no solution."""
 
     def __init__(
         self, problem: MatrixProblem, structure: ChoiceProblem, options: SolveOptions, monitor: SolveMonitor
@@ -32,13 +32,17 @@ class Known:
         self.is_refuted = False
         self.value = np.inf
         self.point: FloatVector | None = None
-        self.counts: IntVector | None = None
         self.multipliers: FloatVector | None = None
 
     @property
     def left_s(self) -> float:
         """Seconds that are left, some in any case."""
         return max(_LEAST_TIME_S, self.options.time_limit_s - self.feed.elapsed_s())
+
+    @property
+    def counts(self) -> IntVector | None:
+        """Of the structure's options (n,) at the point; None without one."""
+        return None if self.point is None else self.structure.counts_of(self.point)
 
     @property
     def prices(self) -> FloatVector | None:
@@ -51,8 +55,7 @@ class Known:
 
     def take(self, counts: IntVector) -> None:
         """A point in counts (n,) of the structure."""
-        if self.offer(self.structure.expand(counts, self.problem.num_columns)):
-            self.counts = counts
+        self.offer(self.structure.expand(counts, self.problem.num_columns))
 
     def offer(self, point: FloatVector) -> bool:
         """A point (n,) of the problem; whether it is better than what was known."""

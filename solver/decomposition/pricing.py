@@ -43,17 +43,20 @@ class Pricing:
         """Reduced costs of few blocks at prices that leave few options beside a point that is known: those that came
         with the problem, else those of its relaxation. None where there is no point, or they leave many."""
         structure = self._structure
-        if self._known.point is None or _SPLIT * structure.limit.size > structure.copies.sum():
+        if self._known.point is None or _SPLIT * structure.limit.size > structure.num_blocks:
             return None
-        reduced = self._unpriced()
-        if reduced is not None:
-            return reduced
+        multipliers = guessed = None
         if self._guess is not None:
             multipliers = np.maximum(self._guess, 0.0)
-            reduced = reduced_costs(structure, multipliers)
-            if self._leaves_few(reduced, self._known.beyond(reduced)):
-                self._known.multipliers, self._known.bound = multipliers, reduced.bound
+            guessed = reduced_costs(structure, multipliers)
+        # Where nothing is scarce no prices prove more than none do.
+        if guessed is None or guessed.bound <= self._free() + ROUNDING * abs(guessed.bound):
+            reduced = self._unpriced()
+            if reduced is not None:
                 return reduced
+        if guessed is not None and self._leaves_few(guessed, self._known.beyond(guessed)):
+            self._known.multipliers, self._known.bound = multipliers, guessed.bound
+            return guessed
         linear = self._linear()
         if linear is None:
             return None
@@ -105,6 +108,12 @@ class Pricing:
         self._known.multipliers, self._known.bound = without, reduced.bound
         self._known.take(favourites)
         return reduced
+
+    def _free(self) -> float:
+        """The bound without prices: what all blocks cost at their best."""
+        structure = self._structure
+        best = np.minimum(np.minimum.reduceat(structure.cost, structure.start[:-1]), structure.nothing)
+        return structure.offset + float(structure.copies @ best)
 
     def _linear(self) -> DualPoint | None:
         """Prices of the linear relaxation by simplex; None where there are none, or not in time."""

@@ -10,20 +10,23 @@ is found once for them.
 """
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from solver.decomposition.blocks import Blocks, Coupling, coupling_rows, find_blocks
 from solver.feasibility import FEASIBILITY_TOLERANCE
 from solver.problem import MatrixProblem
-from stowplan.arrays import FloatMatrix, FloatVector, IntVector, Mask
+from stowplan.arrays import FloatMatrix, FloatVector, IntVector, Mask, all_of
 from stowplan.living import OfUnchanged
+from stowplan.slots import copier
 
-# Newton's matrix is dense in the coupling rows; beyond this many the structure is not what this is made for.
-MAX_COUPLING_ROWS = 64
 # Relative: what a sum of many terms may be off.
 _ROUNDING = 1e-9
+# Coefficients of all columns in all coupling rows that are kept beside one another.
+_LITTLE = 20_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -50,19 +53,55 @@ class ChoiceProblem:
     origin_start: IntVector
     # What stands for each of `origin`, as soon as it is asked.
     _column: IntVector | None = field(init=False, default=None)
+    # `usage_of` all columns, where somebody has asked for it to be kept.
+    _usage: FloatMatrix | None = field(init=False, default=None)
+    _nothing: FloatVector | None = field(init=False, default=None)
 
     @property
     def size(self) -> IntVector:
         """Columns of every class, (K,)."""
-        return np.diff(self.start)
+        return np.asarray(self.start[1:] - self.start[:-1])
+
+    @property
+    def nothing(self) -> FloatVector:
+        """What it costs to choose nothing (K,): 0, infinite where one must be chosen."""
+        if self._nothing is None:
+            nothing = np.where(self.required, np.inf, 0.0)
+            object.__setattr__(self, "_nothing", nothing)
+            return nothing
+        return self._nothing
+
+    @property
+    def has_copies(self) -> bool:
+        """Whether any class may have several blocks."""
+        return self.origin.size != self.cost.size
+
+    @property
+    def num_blocks(self) -> int:
+        """Of all classes together."""
+        return int(self.copies.sum()) if self.has_copies else self.copies.size
+
+    def with_costs(self, cost: FloatVector, offset: float) -> "ChoiceProblem":
+        """The very same blocks and rows, and what is kept of them, with costs (n,)."""
+        return _with_costs(self, cost, offset)
+
+    def keep(self) -> None:
+        """Find at once what problems with these blocks and rows ask for: `with_costs` hands it on. Of `usage_of` all
+        columns if that is little."""
+        _ = self.nothing
+        if self.cost.size * self.limit.size <= _LITTLE:
+            object.__setattr__(self, "_usage", self.usage_of(np.arange(self.cost.size)))
 
     def expand(self, counts: IntVector, num_columns: int) -> FloatVector:
         """Point (num_columns,) of the original problem for the counts (n,): copies are served in block order."""
-        used = np.flatnonzero(counts)
+        used = counts.nonzero()[0]
+        x = np.zeros(num_columns)
+        if not self.has_copies:
+            x[self.origin[used]] = 1.0
+            return x
         chosen = np.repeat(used, counts[used])
         k = self.class_of[chosen]
         copy = np.arange(chosen.size) - np.searchsorted(k, k)
-        x = np.zeros(num_columns)
         x[self.origin[self.origin_start[k] + copy * self.size[k] + chosen - self.start[k]]] = 1.0
         return x
 
@@ -71,14 +110,19 @@ class ChoiceProblem:
         return np.bincount(self._column_of_origin(), x[self.origin], self.cost.size).round().astype(np.int64)
 
     def used_by(self, counts: IntVector) -> FloatVector:
-        """How much of each coupling row (m,) the counts (n,) take; few are not 0."""
-        columns = np.flatnonzero(counts)
+        """How much of each coupling row (m,) the counts (n,) take, of which few are not 0."""
+        columns = counts.nonzero()[0]
+        if self._usage is not None:
+            usage = self._usage.take(columns, axis=0)
+            return np.asarray((counts[columns, None] * usage if self.has_copies else usage).sum(axis=0))
         entries, count = self._entries_of(columns)
         taken = np.repeat(counts[columns], count) * self.coupling.data[entries]
         return np.asarray(np.bincount(self.coupling.indices[entries], taken, self.limit.size), dtype=np.float64)
 
     def usage_of(self, columns: IntVector) -> FloatMatrix:
         """Coefficients (c, m) of few columns in the coupling rows."""
+        if self._usage is not None:
+            return self._usage.take(columns, axis=0)
         usage = np.zeros((columns.size, self.limit.size))
         entries, count = self._entries_of(columns)
         usage[np.repeat(np.arange(columns.size), count), self.coupling.indices[entries]] = self.coupling.data[entries]
@@ -154,96 +198,69 @@ class ChoiceProblem:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Coupling:
-    """Coupling rows in the form `matrix' x <= limit`: CSR (n, m), limit (m,), rows (m,)."""
-
-    matrix: "sparse.csr_array"
-    limit: FloatVector
-    rows: IntVector
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Entries:
-    """Nonzeros of the problem's matrix, column by column, rows ascending: row, column, value (nnz,)."""
-
-    row: IntVector
-    column: IntVector
-    value: FloatVector
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Blocks:
-    """rows: those that choose. block (n,): of every column, of one without such a row a block of its own; required: the
-    blocks that must choose. columns: those that bounds let be chosen, ascending. entries: what was looked at."""
-
-    rows: IntVector
-    block: IntVector
-    required: Mask
-    columns: IntVector
-    entries: _Entries
+_with_costs = copier(ChoiceProblem, "cost", "offset")
 
 
 def find_structure(problem: MatrixProblem) -> ChoiceProblem | None:
     """Choice form of the problem; None when it has none, or is infeasible at sight: then it is a plain MIP."""
     if problem.choice is not None and problem.choice.is_of(problem):
         return problem.choice
-    if not (problem.integrality & (problem.lower >= 0) & (problem.upper <= 1)).all():
-        return None
     frame = _frame_of(problem)
     if frame is None:
         return None
-    useless = _useless(problem, frame)
-    columns = frame.blocks.columns
-    return _merged(problem, _apart(problem, columns[~useless] if not useless.all() else columns, frame))
-
-
-def find_blocks(problem: MatrixProblem) -> Blocks | None:
-    """Blocks of a problem whose columns are 0 or 1; None where bounds leave one nothing, or want two of its columns."""
-    entries = _entries(problem)
-    rows = _choice_rows(problem, entries)
-    block = np.full(problem.num_columns, -1)
-    number, kept = _numbered(rows, 0, entries, problem.num_rows)
-    block[entries.column[kept]] = number
-    alone = np.flatnonzero(block < 0)
-    block[alone] = rows.size + np.arange(alone.size)
-    fixed = np.flatnonzero(problem.lower > 0)
-    is_settled = np.zeros(rows.size + alone.size, dtype=np.bool_)
-    is_settled[block[fixed]] = True
-    if np.count_nonzero(is_settled) < fixed.size:
-        return None
-    required = is_settled.copy()
-    required[: rows.size] |= problem.row_lower[rows] > 0
-    columns = np.flatnonzero((problem.upper > 0) & (~is_settled[block] | (problem.lower > 0)))
-    can_choose = np.bincount(block[columns], minlength=required.size) > 0
-    if not can_choose[required].all():
-        return None
-    return Blocks(rows=rows, block=block, required=required, columns=columns, entries=entries)
+    cost = problem.sense.sign * problem.objective
+    # What gains nothing is left out where its block may choose nothing instead.
+    useless = (cost >= 0) & frame.is_spare
+    return _merged(cost, problem.sense.sign * problem.offset, _apart(problem, useless, frame))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Frame:
-    """What the rows and bounds of a problem say."""
+    """What the rows and bounds of a problem say. is_spare (n,): columns that free nothing, in blocks that may choose
+    nothing instead. weight (3, w): by chance, for as many columns as the largest block has; use (n,): bits of what
+    columns use, weighed by chance."""
 
     blocks: Blocks
-    coupling: _Coupling
+    coupling: Coupling
+    is_spare: Mask
+    weight: NDArray[np.uint64]
+    use: NDArray[np.uint64]
 
 
 _frames: OfUnchanged["sparse.csc_array", tuple[_Frame | None]] = OfUnchanged()
 
 
 def _frame_of(problem: MatrixProblem) -> _Frame | None:
-    """Blocks and coupling rows; None where there is nothing to choose, or too much couples."""
-    same = (problem.row_lower, problem.row_upper, problem.lower, problem.upper)
+    """Blocks and coupling rows; None where columns are not 0 or 1, there is nothing to choose, or too much couples."""
+    same = (problem.row_lower, problem.row_upper, problem.lower, problem.upper, problem.integrality)
     known = _frames.get(problem.matrix, same)
     if known is None:
-        blocks = find_blocks(problem)
-        coupling = None
-        if blocks is not None and blocks.columns.size:
-            coupling = _coupling_rows(problem, blocks.entries, blocks.rows)
-        known = (None if blocks is None or coupling is None else _Frame(blocks=blocks, coupling=coupling),)
+        known = (_found_frame(problem),)
         _frames.put(problem.matrix, same, None, known)
     return known[0]
+
+
+def _found_frame(problem: MatrixProblem) -> _Frame | None:
+    if not (problem.integrality & (problem.lower >= 0) & (problem.upper <= 1)).all():
+        return None
+    blocks = find_blocks(problem)
+    if blocks is None or not blocks.columns.size:
+        return None
+    coupling = coupling_rows(problem, blocks.entries, blocks.rows)
+    if coupling is None:
+        return None
+    is_spare = ~blocks.required[blocks.block]
+    negative = np.flatnonzero(coupling.matrix.data < 0)
+    is_spare[np.searchsorted(coupling.matrix.indptr, negative, side="right") - 1] = False
+    random = np.random.default_rng(0)
+    largest = int(np.bincount(blocks.block[blocks.columns]).max())
+    return _Frame(
+        blocks=blocks,
+        coupling=coupling,
+        is_spare=is_spare,
+        weight=random.integers(2**64, size=(3, largest), dtype=np.uint64),
+        use=_bits(coupling.matrix @ random.random(coupling.rows.size)),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -262,12 +279,14 @@ class _Apart:
 _aparts: OfUnchanged["sparse.csc_array", _Apart] = OfUnchanged()
 
 
-def _apart(problem: MatrixProblem, columns: IntVector, frame: _Frame) -> _Apart:
-    """The columns (ascending) by block."""
-    asked = columns.tobytes()
+def _apart(problem: MatrixProblem, useless: Mask, frame: _Frame) -> _Apart:
+    """The columns by block, without those that are `useless` (n,), unless all are."""
+    asked = useless.tobytes()
     known = _aparts.get(problem.matrix, (frame,), asked)
     if known is None:
-        known = _found_apart(problem, columns, frame)
+        columns = frame.blocks.columns
+        kept = columns[~useless[columns]]
+        known = _found_apart(problem, kept if kept.size else columns, frame)
         _aparts.put(problem.matrix, (frame,), asked, known)
     return known
 
@@ -277,32 +296,30 @@ def _found_apart(problem: MatrixProblem, columns: IntVector, frame: _Frame) -> _
     columns = columns[np.argsort(blocks.block[columns], kind="stable")]
     block = blocks.block[columns]
     is_all = columns.size == problem.num_columns and (np.diff(columns) == 1).all()
-    matrix = coupling.matrix if is_all else sparse.csr_array(coupling.matrix[columns])
     first = np.flatnonzero(np.diff(block, prepend=-1))
     size = np.diff(first, append=block.size)
     required = blocks.required[block[first]]
-    random = np.random.default_rng(0)
-    weight = random.integers(2**64, size=(3, int(size.max())), dtype=np.uint64)
-    taken = matrix @ random.random(matrix.shape[1])
     offset = np.arange(columns.size) - np.repeat(first, size)
+    choice = ChoiceProblem(
+        cost=np.zeros(columns.size),
+        start=np.append(first, columns.size),
+        copies=np.ones(first.size, dtype=np.int64),
+        required=required,
+        coupling=coupling.matrix if is_all else _rows_of(coupling.matrix, columns),
+        limit=coupling.limit,
+        rows=coupling.rows,
+        offset=0.0,
+        class_of=np.repeat(np.arange(first.size), size),
+        origin=columns,
+        origin_start=first,
+    )
+    choice.keep()
     return _Apart(
-        choice=ChoiceProblem(
-            cost=np.zeros(columns.size),
-            start=np.append(first, columns.size),
-            copies=np.ones(first.size, dtype=np.int64),
-            required=required,
-            coupling=matrix,
-            limit=coupling.limit,
-            rows=coupling.rows,
-            offset=0.0,
-            class_of=np.repeat(np.arange(first.size), size),
-            origin=columns,
-            origin_start=first,
-        ),
+        choice=choice,
         block_start=first,
-        weight=weight[0][offset],
-        mark=_bits(taken) * weight[1][offset],
-        block_mark=weight[2, size - 1] + required,
+        weight=frame.weight[0, offset],
+        mark=frame.use[columns] * frame.weight[1, offset],
+        block_mark=frame.weight[2, size - 1] + required,
     )
 
 
@@ -311,86 +328,20 @@ def _bits(values: FloatVector) -> NDArray[np.uint64]:
     return np.asarray((values + 0.0).view(np.uint64).byteswap())
 
 
-def _entries(problem: MatrixProblem) -> _Entries:
-    matrix = problem.matrix if problem.matrix.has_sorted_indices else problem.matrix.sorted_indices()
-    column = np.repeat(np.arange(problem.num_columns), np.diff(matrix.indptr))
-    return _Entries(row=matrix.indices.astype(np.int64), column=column, value=matrix.data)
-
-
-def _choice_rows(problem: MatrixProblem, entries: _Entries) -> IntVector:
-    """Indices of disjoint choice rows. Where rows that look like one overlap the earlier ones choose."""
-    size = np.bincount(entries.row, minlength=problem.num_rows)
-    num_ones = np.bincount(entries.row[entries.value == 1], minlength=problem.num_rows)
-    trivial_below = (problem.row_lower <= 0) | (problem.row_lower == 1)
-    is_chosen = (size > 0) & (num_ones == size) & (problem.row_upper == 1) & trivial_below
-    chosen = np.flatnonzero(is_chosen)
-    if (np.bincount(entries.column[is_chosen[entries.row]], minlength=problem.num_columns) <= 1).all():
-        return chosen
-    rows = problem.matrix.tocsr()
-    taken = np.zeros(problem.num_columns, dtype=np.bool_)
-    disjoint = []
-    for row in chosen.tolist():
-        columns = rows.indices[rows.indptr[row] : rows.indptr[row + 1]]
-        if not taken[columns].any():
-            taken[columns] = True
-            disjoint.append(row)
-    return np.array(disjoint, dtype=np.int64)
-
-
-def _coupling_rows(problem: MatrixProblem, entries: _Entries, choice: IntVector) -> _Coupling | None:
-    """All other rows; None when they are too many."""
-    is_other = np.ones(problem.num_rows, dtype=np.bool_)
-    is_other[choice] = False
-    above = np.flatnonzero(is_other & np.isfinite(problem.row_upper))
-    below = np.flatnonzero(is_other & np.isfinite(problem.row_lower))
-    rows = np.concatenate([above, below])
-    if rows.size > MAX_COUPLING_ROWS:
-        return None
-    number, kept = _numbered(above, 0, entries, problem.num_rows)
-    column, value = entries.column[kept], entries.value[kept]
-    if below.size:
-        mirrored, kept = _numbered(below, above.size, entries, problem.num_rows)
-        number, value = np.concatenate([number, mirrored]), np.concatenate([value, -entries.value[kept]])
-        column = np.concatenate([column, entries.column[kept]])
-        order = np.argsort(column, kind="stable")
-        number, column, value = number[order], column[order], value[order]
-    heads = np.concatenate([[0], np.cumsum(np.bincount(column, minlength=problem.num_columns))])
-    return _Coupling(
-        matrix=sparse.csr_array((value, number, heads), shape=(problem.num_columns, rows.size)),
-        limit=np.concatenate([problem.row_upper[above], -problem.row_lower[below]]),
-        rows=rows,
-    )
-
-
-def _numbered(rows: IntVector, first: int, entries: _Entries, num_rows: int) -> tuple[IntVector, IntVector]:
-    """Numbers `first`, `first` + 1, ... of the rows of those entries that are in one of `rows`, and these entries."""
-    number = np.full(num_rows, -1)
-    number[rows] = first + np.arange(rows.size)
-    every = number[entries.row]
-    kept = np.flatnonzero(every >= 0)
-    return every[kept], kept
-
-
-def _useless(problem: MatrixProblem, frame: _Frame) -> Mask:
-    """Columns that gain nothing and free nothing, in blocks that may choose nothing instead."""
-    blocks, coupling, columns = frame.blocks, frame.coupling, frame.blocks.columns
-    useless = (problem.sense.sign * problem.objective[columns] >= 0) & ~blocks.required[blocks.block[columns]]
-    negative = np.flatnonzero(coupling.matrix.data < 0)
-    if negative.size:
-        frees = np.zeros(problem.num_columns, dtype=np.bool_)
-        frees[np.searchsorted(coupling.matrix.indptr, negative, side="right") - 1] = True
-        useless &= ~frees[columns]
-    return np.asarray(useless)
-
-
-def _merged(problem: MatrixProblem, apart: _Apart) -> ChoiceProblem:
-    """Choice problem over the columns, with equal blocks as one class."""
-    choice, first, size = apart.choice, apart.block_start, apart.choice.size
-    columns, required, matrix = choice.origin, choice.required, choice.coupling
-    cost = problem.sense.sign * problem.objective[columns]
-    class_of_block, representative = _classes(cost, apart)
+def _merged(cost: FloatVector, offset: float, apart: _Apart) -> ChoiceProblem:
+    """Choice problem over the columns of those that cost (n,), with equal blocks as one class."""
+    choice, first = apart.choice, apart.block_start
+    cost = cost[choice.origin]
+    # Equal blocks have equal costs.
+    if not _has_twins(np.minimum.reduceat(cost, first)):
+        return choice.with_costs(cost, offset)
+    key = np.add.reduceat(_bits(cost) * apart.weight + apart.mark, first) + apart.block_mark
+    if not _has_twins(key):
+        return choice.with_costs(cost, offset)
+    class_of_block, representative = _classes(cost, key, apart)
     if representative.size == first.size:
-        return replace(choice, cost=cost, offset=problem.sense.sign * problem.offset)
+        return choice.with_costs(cost, offset)
+    columns, required, matrix, size = choice.origin, choice.required, choice.coupling, choice.size
     is_kept = np.zeros(first.size, dtype=np.bool_)
     is_kept[representative] = True
     kept = np.flatnonzero(np.repeat(is_kept, size))
@@ -408,24 +359,26 @@ def _merged(problem: MatrixProblem, apart: _Apart) -> ChoiceProblem:
         coupling=sparse.csr_array(matrix[kept]),
         limit=choice.limit,
         rows=choice.rows,
-        offset=problem.sense.sign * problem.offset,
+        offset=offset,
         class_of=np.repeat(np.arange(copies.size), size[representative]),
         origin=columns[np.repeat(first[grouped], width) + within],
         origin_start=np.cumsum(taken) - taken,
     )
 
 
-def _classes(cost: FloatVector, apart: _Apart) -> tuple[IntVector, IntVector]:
-    """Class of every block, numbered by first appearance, and the first block of every class.
+def _has_twins(key: NDArray[Any]) -> bool:
+    ordered = np.sort(key)
+    return not all_of(ordered[1:] != ordered[:-1])
+
+
+def _classes(cost: FloatVector, key: NDArray[np.uint64], apart: _Apart) -> tuple[IntVector, IntVector]:
+    """Class of every block, numbered by first appearance, and the first block of every class, by signatures (K,).
 
     Equality is guessed by a signature and then verified. It is one of bits, as sums of floats are the same for costs
     that differ by rounding; and of bytes in reverse, as of round numbers only the high ones differ, which a sum modulo
     2^64 would all but lose.
     """
     first, size, required = apart.block_start, apart.choice.size, apart.choice.required
-    key = np.add.reduceat(_bits(cost) * apart.weight + apart.mark, first) + apart.block_mark
-    if np.unique(key).size == first.size:
-        return np.arange(first.size), np.arange(first.size)
     _, appearance, guess = np.unique(key, return_index=True, return_inverse=True)
     order = np.argsort(appearance)
     rank = np.empty(order.size, dtype=np.int64)
@@ -456,6 +409,18 @@ def _are_equal(
     own, others = _ranges(heads[apart], count), _ranges(heads[other], count)
     are_same = (matrix.indices[own] == matrix.indices[others]) & (matrix.data[own] == matrix.data[others])
     return bool(are_same.all())
+
+
+def _rows_of(matrix: "sparse.csr_array", rows: IntVector) -> "sparse.csr_array":
+    """Some rows of a matrix. SciPy takes several times as long for few."""
+    first = matrix.indptr[rows].astype(np.int64)
+    count = matrix.indptr[rows + 1] - first
+    entries = _ranges(first, count)
+    heads = np.concatenate([[0], np.cumsum(count)])
+    return sparse.csr_array(
+        (matrix.data[entries], matrix.indices[entries], heads.astype(matrix.indptr.dtype)),
+        shape=(rows.size, matrix.shape[1]),
+    )
 
 
 def _ranges(start: IntVector, size: IntVector) -> IntVector:

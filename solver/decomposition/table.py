@@ -12,8 +12,8 @@ On a problem of tens of columns this takes a tenth of the time that HiGHS needs 
 import numpy as np
 
 from solver.backends.base import NativeOutcome
-from solver.decomposition.enumeration import NOTHING, Options, States, raised, states_of
-from solver.decomposition.structure import Blocks, find_blocks
+from solver.decomposition.blocks import Blocks, find_blocks
+from solver.decomposition.enumeration import NOTHING, Options, States, heads_of, raised, states_of
 from solver.feasibility import FEASIBILITY_TOLERANCE
 from solver.problem import MatrixProblem
 from solver.result import TerminationReason
@@ -59,12 +59,12 @@ def solve_by_table(problem: MatrixProblem, start: FloatVector | None) -> NativeO
     if kept is None and start is None:
         return NativeOutcome(ending=TerminationReason.INFEASIBLE, message="no choice keeps all rows")
     # A point that is known may keep rows by a tolerance alone, and be better than all that keep them.
-    if kept is None or sure is None or states.cost[sure] > states.cost[kept]:
+    if kept is None or sure is None or states.taken[0, sure] > states.taken[0, kept]:
         return None
     point = np.zeros(problem.num_columns)
-    (chosen,) = states.chosen(np.array([sure]))
-    point[chosen[chosen != NOTHING]] = 1.0
-    message = f"{chosen.size} blocks, {len(coupling)} coupling rows; all choices that can matter are known"
+    chosen = states.chosen(sure)
+    point[[column for column in chosen if column != NOTHING]] = 1.0
+    message = f"{len(chosen)} blocks, {len(coupling)} coupling rows; all choices that can matter are known"
     return NativeOutcome(ending=TerminationReason.OPTIMAL, point=point, bound=problem.value(point), message=message)
 
 
@@ -75,16 +75,14 @@ def _options(problem: MatrixProblem, blocks: Blocks, coupling: FloatMatrix) -> O
     order = np.argsort(block, kind="stable")
     column = np.append(np.full(optional.size, NOTHING), blocks.columns)[order]
     # What stands behind the last column is taken for nothing.
-    return Options(
-        column=column,
-        block=block[order],
-        cost=np.append(problem.sense.sign * problem.objective, 0.0)[column],
-        use=np.vstack([coupling.T, np.zeros((1, len(coupling)))])[column],
-    )
+    cost = np.append(problem.sense.sign * problem.objective, 0.0)[column]
+    use = np.column_stack([coupling, np.zeros(len(coupling))])[:, column]
+    return Options(column=column, heads=heads_of(block[order]), taken=np.vstack([cost, use]))
 
 
 def _cheapest_within(states: States, lower: FloatVector, upper: FloatVector, slack: float) -> int | None:
     """The cheapest state that keeps all rows, with so much slack of their limits (m,); None without one."""
-    is_within = (-raised(-lower, slack) <= states.use) & (states.use <= raised(upper, slack))
+    use = states.taken[1:].T
+    is_within = (-raised(-lower, slack) <= use) & (use <= raised(upper, slack))
     keeps: Mask = np.asarray(is_within.all(axis=1))
-    return int(np.where(keeps, states.cost, np.inf).argmin()) if keeps.any() else None
+    return int(np.where(keeps, states.taken[0], np.inf).argmin()) if keeps.any() else None

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from solver import solve as solving
+from solver.backends import decomposition
 from solver.backends.base import NativeOutcome, conclude
+from solver.feasibility import Violation, violations
 from solver.monitor import Progress, SolveMonitor
 from solver.options import SolveOptions
 from solver.preparation import prepare
@@ -187,3 +189,33 @@ def test_contradictions_are_named() -> None:
     result = solving.solve(crossed, SolveOptions())
     assert result.termination is TerminationReason.INFEASIBLE
     assert "r0, bounds of x1" in result.message
+
+
+@pytest.mark.parametrize("solver", ["decomposition", "auto"])
+def test_a_first_point_that_was_checked_is_not_checked_again(solver: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """But where rows or bounds are not the ones that were given."""
+    asked: list[MatrixProblem] = []
+
+    def watched(problem: MatrixProblem, x: FloatVector) -> tuple[Violation, ...]:
+        asked.append(problem)
+        return violations(problem, x)
+
+    monkeypatch.setattr(decomposition, "violations", watched)
+    options = SolveOptions(solver=solver, warm_start=FEASIBLE)
+    assert solving.solve(KNAPSACK, options).objective == 11
+    assert not asked
+    wide = replace(KNAPSACK, lower=np.full(3, -0.5), upper=np.full(3, 1.5))
+    assert solving.solve(wide, options).objective == 11
+    assert len(asked) == 1
+
+
+def test_costs_are_checked_when_they_change() -> None:
+    other = KNAPSACK.with_costs(Sense.MINIMIZE, np.array([1.0, -2.0, 0.0]), 3.0)
+    assert (other.sense, other.offset, other.value(FEASIBLE)) == (Sense.MINIMIZE, 3.0, 2.0)
+    assert all(
+        getattr(other, name) is getattr(KNAPSACK, name)
+        for name in ("name", "matrix", "row_lower", "row_upper", "lower", "upper", "integrality")
+    )
+    for objective, offset in ((np.ones(2), 0.0), (np.array([1.0, np.nan, 0.0]), 0.0), (np.ones(3), np.inf)):
+        with pytest.raises(ValueError, match=r"costs for 3 columns|NaN or infinite"):
+            KNAPSACK.with_costs(Sense.MINIMIZE, objective, offset)

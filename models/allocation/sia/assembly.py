@@ -5,7 +5,6 @@ tests compare the two. See `models.allocation.sia.formulation` for the mathemati
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 from scipy import sparse
@@ -15,6 +14,7 @@ from models.allocation.sia.instance import SiaInstance
 from models.allocation.sia.merging import merged
 from solver.problem import MatrixProblem
 from stowplan.arrays import IntVector
+from stowplan.living import OfLiving
 from stowplan.recent import Recent
 
 
@@ -37,18 +37,19 @@ def constraint_groups(instance: SiaInstance) -> Iterator[ConstraintGroup]:
         )
 
 
-def row_names(instance: SiaInstance) -> tuple[str, ...]:
-    """Names of the rows that `assemble` makes, in its order, without making them."""
+def row_names(instance: SiaInstance, problem: MatrixProblem) -> tuple[str, ...]:
+    """Names of the rows of what `assemble` gave, in its order."""
     return (
         *_names(instance, "one_configuration", _choosing(instance)),
         *_names(instance, "reserved", instance.reserved),
-        *capacity_names(instance),
+        *capacity_names(instance, problem),
     )
 
 
-def capacity_names(instance: SiaInstance) -> tuple[str, ...]:
-    """Names of the last rows that `assemble` makes, those of what is scarce."""
-    return tuple(instance.rows.names[k] for k in _used(instance).tolist())
+def capacity_names(instance: SiaInstance, problem: MatrixProblem) -> tuple[str, ...]:
+    """Names of the last rows of what `assemble` gave, those of what is scarce."""
+    used = _used_in.get(problem.matrix)
+    return tuple(instance.rows.names[k] for k in (_used(instance).tolist() if used is None else used))
 
 
 def column_names(instance: SiaInstance) -> tuple[str, ...]:
@@ -63,6 +64,8 @@ def column_names(instance: SiaInstance) -> tuple[str, ...]:
 MERGING_PAYS = 1000
 _MOST_PROBLEMS = 4
 # Of clusters that are planned in turns.
+# By matrix, which placeability rows its last ones are.
+_used_in: OfLiving["sparse.csc_array", list[int]] = OfLiving()
 _problems: Recent[MatrixProblem] = Recent(most=_MOST_PROBLEMS, most_of_one=1, most_entries=_MOST_PROBLEMS)
 
 
@@ -79,7 +82,7 @@ def assemble(instance: SiaInstance) -> MatrixProblem:
         known = _made(instance)
         _problems.put(key, known, 1)
         return known
-    return replace(known, sense=instance.sense, objective=instance.gain, offset=instance.constant)
+    return known.with_costs(instance.sense, instance.gain, instance.constant)
 
 
 def _made(instance: SiaInstance) -> MatrixProblem:
@@ -95,12 +98,14 @@ def _made(instance: SiaInstance) -> MatrixProblem:
     row_of_job = np.full(len(instance.jobs), -1, dtype=np.int64)
     row_of_job[choosing] = np.arange(num_choosing)
     row_of_job[reserved] = np.arange(num_choosing, num_of_jobs)
+    matrix = _columns(instance, row_of_job[instance.pair_jobs], used, num_of_jobs)
+    _used_in.put(matrix, used.tolist())
     return MatrixProblem(
         name="sia",
         sense=instance.sense,
         objective=instance.gain,
         offset=instance.constant,
-        matrix=_columns(instance, row_of_job[instance.pair_jobs], used, num_of_jobs),
+        matrix=matrix,
         row_lower=row_lower,
         row_upper=limits,
         lower=np.zeros(num_pairs),

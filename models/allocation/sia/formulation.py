@@ -37,7 +37,6 @@ utility is a constant of the objective (0 when their shape is no configuration, 
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -66,9 +65,11 @@ from solver.result import SolveResult
 from solver.solve import solve
 from stowplan.arrays import FloatVector, IntVector
 from stowplan.errors import Issue
+from stowplan.slots import copier
 
 # A boolean variable above this is chosen; incumbents are integers up to the solver's tolerance.
 _CHOSEN = 0.5
+_beginning = copier(SolveOptions, "prices", "warm_start")
 
 
 class SiaFormulation(Formulation):
@@ -90,7 +91,7 @@ class SiaFormulation(Formulation):
     def solve(self, options: SolveOptions, monitor: SolveMonitor) -> SolveResult:
         """Solve; among plans of equal value the one that changes least is taken where costs have a step."""
         start = options.warm_start if options.warm_start is not None else self.warm_start
-        options = replace(options, prices=self._known_prices(), warm_start=start)
+        options = _beginning(options, self._known_prices(), start)
         step = objective_step(self.problem.objective, self.instance.pair_jobs, options.relative_gap)
         if step is None or not self.problem.num_columns:
             tell_choice(self.instance, self.problem)
@@ -112,12 +113,12 @@ class SiaFormulation(Formulation):
         names = self._scarce_names
         first = self.problem.num_rows - len(names)
         if (scarce < first).any():
-            names, first = row_names(self.instance), 0
+            names, first = row_names(self.instance, self.problem), 0
         return {names[k - first]: float(result.prices[k]) for k in scarce.tolist()}
 
     @cached_property
     def _scarce_names(self) -> tuple[str, ...]:
-        return capacity_names(self.instance)
+        return capacity_names(self.instance, self.problem)
 
     def _known_prices(self) -> FloatVector | None:
         known = self.instance.parameters.prices
@@ -125,7 +126,7 @@ class SiaFormulation(Formulation):
             return None
         names = self._scarce_names
         if not known.keys() <= set(names):
-            names = row_names(self.instance)
+            names = row_names(self.instance, self.problem)
         prices = np.zeros(self.problem.num_rows)
         prices[self.problem.num_rows - len(names) :] = [known.get(name, 0.0) for name in names]
         return prices

@@ -8,7 +8,8 @@ import numpy as np
 from scipy import sparse
 
 from models.allocation.sia.instance import SiaInstance
-from solver.decomposition.structure import MAX_COUPLING_ROWS, ChoiceProblem
+from solver.decomposition.blocks import MAX_COUPLING_ROWS
+from solver.decomposition.structure import ChoiceProblem
 from stowplan.arrays import FloatVector, IntVector, Mask, pairs_in
 
 

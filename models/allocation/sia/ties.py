@@ -23,7 +23,9 @@ from solver.sense import Sense
 from stowplan.arrays import FloatVector, IntVector
 
 _STEPS = (1.0, 0.1, 0.01, 0.001)
-_FIRST = 64
+_FIRST = 16
+# Numbers in double precision from here on have no digits behind the point.
+_ALL_WHOLE = 2.0**52
 _ROUNDING = 1e-9
 # What costs in float32 deviate by at most, after a few operations.
 _DEVIATION = 1e-5
@@ -44,18 +46,13 @@ def objective_step(gain: FloatVector, jobs: IntVector, relative_gap: float) -> S
     """
     tolerance = max(_ROUNDING, min(_DEVIATION, relative_gap))
 
-    def missed_by(gain: FloatVector, size: float) -> tuple[FloatVector, bool]:
-        """How far gains are from multiples of `size`, and whether that is too far."""
+    for size in _STEPS:
+        # The first few tell of nearly all problems that they have no step.
+        if not all(_is_multiple(each, size, tolerance) for each in gain[:_FIRST].tolist()):
+            continue
         multiple = gain / size
         missed = np.abs(multiple - np.rint(multiple))
-        return missed, bool((missed > tolerance * np.maximum(1.0, np.abs(multiple))).any())
-
-    for size in _STEPS:
-        # A few tell of nearly all problems that they have no step.
-        if missed_by(gain[:_FIRST], size)[1]:
-            continue
-        missed, is_too_far = missed_by(gain, size)
-        if is_too_far:
+        if (missed > tolerance * np.maximum(1.0, np.abs(multiple))).any():
             continue
         worst = np.zeros(jobs.max(initial=-1) + 1)
         np.maximum.at(worst, jobs, missed)
@@ -64,11 +61,19 @@ def objective_step(gain: FloatVector, jobs: IntVector, relative_gap: float) -> S
     return None
 
 
+def _is_multiple(gain: float, size: float, tolerance: float) -> bool:
+    multiple = gain / size
+    if abs(multiple) >= _ALL_WHOLE:
+        return True
+    return abs(multiple - round(multiple)) <= tolerance * max(1.0, abs(multiple))
+
+
 def toward_present(problem: MatrixProblem, instance: SiaInstance, step: Step) -> MatrixProblem:
     """The problem in which keeping a job's present configuration is slightly better."""
     keeps = instance.utility.current[instance.pair_jobs] == instance.pair_configurations
     bonus = step.size / (4 * (len(instance.jobs) + 1))
-    return replace(problem, objective=problem.objective - problem.sense.sign * bonus * keeps)
+    objective = problem.objective - problem.sense.sign * bonus * keeps
+    return problem.with_costs(problem.sense, objective, problem.offset)
 
 
 def for_declared(result: SolveResult, problem: MatrixProblem, step: Step, relative_gap: float) -> SolveResult:

@@ -11,7 +11,7 @@ import solver.backends.decomposition as module
 from benchmarks.workloads.choice_problems import drawn_choice_problem
 from solver.backends.highs import HighsBackend
 from solver.decomposition import core, pricing
-from solver.decomposition.dual import DualPoint, maximise_dual
+from solver.decomposition.dual import DualPoint, best_choice, maximise_dual
 from solver.monitor import Progress, SolveMonitor
 from solver.options import SolveOptions
 from solver.problem import MatrixProblem
@@ -293,3 +293,27 @@ def test_of_few_blocks_little_is_searched_beside_a_good_point(monkeypatch: pytes
     assert found.objective == pytest.approx(best.objective)
     assert found.bound == pytest.approx(best.objective)
     assert max(sizes, default=0) < whole.num_columns / 2
+
+
+@pytest.mark.parametrize("tightness", [0.5, 20.0], ids=["scarce", "plenty"])
+def test_prices_that_prove_more_than_none_do_say_that_something_is_scarce(
+    tightness: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then what all blocks like best need not be tried."""
+    whole = choice_problem(7, num_blocks=40, num_options=6, num_resources=3, tightness=tightness)
+    first = solve(whole, replace(EXACT, solver="highs"))
+    prices = solve(whole, replace(EXACT, warm_start=first.incumbent)).prices
+    if tightness > 1:
+        prices = np.full(whole.num_rows, 1e-3)
+    tried: list[object] = []
+
+    def watched(*arguments: Any) -> Any:
+        tried.append(arguments)
+        return best_choice(*arguments)
+
+    monkeypatch.setattr(pricing, "best_choice", watched)
+    again = solve(whole, replace(EXACT, warm_start=first.incumbent, prices=prices))
+    assert again.objective == pytest.approx(first.objective)
+    assert again.bound == pytest.approx(first.objective)
+    assert again.prices is not None
+    assert bool(tried) == (tightness > 1) == (not again.prices.any())

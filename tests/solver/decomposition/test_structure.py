@@ -196,3 +196,23 @@ def test_what_few_columns_use_is_read_off_the_coupling_rows() -> None:
     assert found.used_by(counts).tolist() == [0.0, 0.0]
     counts[columns] = [2, 1, 3, 1]
     assert found.used_by(counts).tolist() == (counts @ dense).tolist()
+
+
+def test_blocks_whose_best_columns_cost_the_same_are_not_equal_for_that() -> None:
+    found = find_structure(problem([[1, 1, 0, 0], [0, 0, 1, 1], [2, 1, 2, 1]], [-INF] * 3, [1, 1, 3], [-5, -4, -5, -3]))
+    assert found is not None
+    assert found.copies.tolist() == [1, 1]
+    assert not found.has_copies
+
+
+def test_with_other_costs_all_else_is_the_very_same() -> None:
+    for num_clones in (1, 3):
+        found = find_structure(choice_problem(1, num_blocks=5, num_clones=num_clones, required_share=0.5))
+        assert found is not None
+        assert found.has_copies == (num_clones > 1)
+        assert found.num_blocks == 5 * num_clones
+        assert found.nothing.tolist() == [np.inf if required else 0.0 for required in found.required.tolist()]
+        other = found.with_costs(found.cost + 1.0, 2.0)
+        assert (other.offset, other.cost.tolist()) == (2.0, (found.cost + 1.0).tolist())
+        names = [each.name for each in fields(found) if each.name not in {"cost", "offset"}]
+        assert all(getattr(other, name) is getattr(found, name) for name in names)

@@ -118,3 +118,8 @@ def test_a_gain_of_one_step_is_worth_every_move() -> None:
     assert result.incumbent is not None
     plan = formulation.extract(result.incumbent, PhaseClock())
     assert {allocation.change for allocation in plan.allocations} == {Change.RETYPED}
+
+
+def test_gains_beyond_all_digits_are_whole() -> None:
+    found = objective_step(np.array([2.0**60, -1e300]), np.arange(2), relative_gap=0.0)
+    assert found == Step(size=1.0, slack=0.0)
