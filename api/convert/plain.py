@@ -5,7 +5,10 @@ is not plain, and say what is wrong.
 """
 
 import re
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -20,7 +23,7 @@ from api.schemas.request import PLAN_BODY, PlanBodyDoc
 from api.schemas.snapshot import SnapshotDoc
 from models.forecast.lasting import Lasting
 from models.performance.goodput.spec import GoodputModel, GoodputTable, Performance, ThroughputTable
-from models.workload import Job, Parallelism, Reservation, Snapshot
+from models.workload import Job, NodeGpus, Parallelism, Reservation, Snapshot
 from stowplan.errors import InputError
 from topology.cluster import Cluster, GpuType, Node, Tier
 
@@ -29,8 +32,6 @@ _PERFORMANCES = {
     compiled(ThroughputTableDoc): ThroughputTable,
     compiled(GoodputTableDoc): GoodputTable,
 }
-# Parts of a job, as the planner has them.
-_PARTS = (("reservation", Reservation), ("parallelism", Parallelism), ("lasting", Lasting))
 # What no name has, beside what JSON forbids in texts, and escapes, behind which anything may be.
 _NOT_IN_NAMES = re.compile("[\\\\\x7f-\x9f\u2028\u2029]")
 _KEY = re.compile(rb'"\s*:')
@@ -42,6 +43,8 @@ _AS_ZEROS = bytes.maketrans(b"123456789", b"000000000")
 _ELSEWHERE = b'{"snapshot_id":"-"}'
 _KEYS_ELSEWHERE = 1
 _encoded = msgspec.json.encode
+_JOB_FIELDS = tuple(field.name for field in fields(Job))
+_values_of = attrgetter(*_JOB_FIELDS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +103,15 @@ def plain_snapshot(text: bytes) -> Snapshot | None:
         return _built(_DEFAULTS_FILLED.decode(text)) if has_plain_names(text) else None
     except (msgspec.DecodeError, RecursionError):
         return None
+
+
+def is_as_written(text: bytes) -> bool:
+    """Whether the document of a plain snapshot is as it is written here, byte by byte: what an earlier version stored
+    may lack fields."""
+    try:
+        return written(_DEFAULTS_FILLED.decode(text)).encode() == text
+    except (msgspec.DecodeError, RecursionError):
+        return False
 
 
 def has_plain_names(text: bytes) -> bool:
@@ -163,12 +175,18 @@ def built_node(document: Any) -> Node:
 def built_job(document: Any) -> Job:
     """The job that was decoded."""
     values = msgspec.structs.asdict(document)
-    values["current"] = slices_from_map(document.current) if document.current else None
-    for name, kind in _PARTS:
+    for name, built in _BUILT.items():
         if (part := values[name]) is not None:
-            values[name] = _same(part, kind)
-    if document.performance is not None:
-        values["performance"] = _performance(document.performance)
+            values[name] = built(part)
+    return Job(**values)
+
+
+def changed_job(job: Job, document: Any, names: Iterable[str]) -> Job:
+    """The job with the fields of these names as they were decoded; all others are the very objects."""
+    values = dict(zip(_JOB_FIELDS, _values_of(job), strict=True))
+    for name in names:
+        part = getattr(document, name)
+        values[name] = _BUILT[name](part) if part is not None and name in _BUILT else part
     return Job(**values)
 
 
@@ -177,3 +195,17 @@ def _performance(document: Any) -> Performance:
     if isinstance(performance, GoodputModel):
         return replace(performance, profiles=dict(sorted(performance.profiles.items())))
     return performance
+
+
+def _current(gpus: Mapping[str, tuple[int, ...]]) -> tuple[NodeGpus, ...] | None:
+    return slices_from_map(gpus) if gpus else None
+
+
+# Parts of a job, as the planner has them.
+_BUILT: Mapping[str, Callable[[Any], Any]] = {
+    "current": _current,
+    "reservation": partial(_same, kind=Reservation),
+    "parallelism": partial(_same, kind=Parallelism),
+    "lasting": partial(_same, kind=Lasting),
+    "performance": _performance,
+}

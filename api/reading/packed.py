@@ -33,12 +33,14 @@ _KEPT_BYTES = 16 * 2**20
 
 @dataclass(slots=True, kw_only=True)
 class _Kept:
-    """A snapshot; `text` of one of plain values, until that is in `parts`; neither of others."""
+    """A snapshot; `text` of one of plain values, until that is in `parts`; neither of others. is_written: the text was
+    written here, and not stored before."""
 
     snapshot: Snapshot
     num_bytes: int
     text: str | None = None
     parts: SnapshotInParts | None = None
+    is_written: bool = False
 
 
 # With what is before them.
@@ -55,7 +57,7 @@ def keep(snapshot: Snapshot, body: Body, monitor: SolveMonitor, plain: str | Sna
 
     plain: that text, or its parts, of one that was read as plain values.
     """
-    new = _Kept(snapshot=snapshot, num_bytes=body.num_bytes)
+    new = _Kept(snapshot=snapshot, num_bytes=body.num_bytes, is_written=True)
     if isinstance(plain, SnapshotInParts):
         new.parts = plain
     else:
@@ -92,7 +94,8 @@ def kept_parts(body: BodyName) -> SnapshotInParts | None:
     if known is None:
         return SnapshotInParts.read(body.text) if isinstance(body, Body) else None
     if known.parts is None and known.text is not None:
-        known.parts, known.text = SnapshotInParts.of(known.snapshot, known.text), None
+        known.parts = SnapshotInParts.of(known.snapshot, known.text, is_written=known.is_written)
+        known.text = None
     return known.parts
 
 

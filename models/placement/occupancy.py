@@ -11,7 +11,7 @@ from operator import attrgetter
 
 import numpy as np
 
-from models.roll import is_preemptible, roll_of, row_of
+from models.roll import roll_of, row_of, rows_that_say
 from models.workload import Job, NodeGpus, Snapshot
 from stowplan.arrays import Mask
 from stowplan.living import OfUnchanged, found_once
@@ -66,8 +66,7 @@ def _occupancy(snapshot: Snapshot, *, all_stay: bool) -> Occupancy:
     running = running_jobs(snapshot)
     pinned = frozenset(running)
     if not all_stay:
-        stay = np.flatnonzero(~is_preemptible(snapshot)).tolist()
-        pinned &= {snapshot.jobs[row].id for row in stay}
+        pinned &= {snapshot.jobs[row].id for row in rows_that_say(snapshot, "preemptible")}
     free_masks = list(_free_in(snapshot.cluster))
     for job_id in pinned:
         for node, mask in running[job_id]:

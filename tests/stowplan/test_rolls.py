@@ -126,7 +126,7 @@ def test_rows_of_arrays_may_stand_beside_records() -> None:
         asked.clear()
 
 
-def test_a_roll_goes_with_its_owner_and_no_roll_keeps_those_before_the_last() -> None:
+def test_a_roll_goes_with_its_owner_and_no_roll_keeps_those_before_it() -> None:
     rolls: Rolls[Owner, Thing] = Rolls()
     kept = Thing(0)
     owners = [Owner((kept, Thing(k))) for k in range(1, 5)]
@@ -135,8 +135,8 @@ def test_a_roll_goes_with_its_owner_and_no_roll_keeps_those_before_the_last() ->
         rolls.of(owner, owner.things).each("nothing", np.bool_, lambda rows: (False for _ in rows))
     del owner, owners[:3]
     gc.collect()
-    # The last roll takes over from the one before.
-    assert [each() is None for each in gone] == [True, True, False, False]
+    # The last roll takes over what was found, and not of whom.
+    assert [each() is None for each in gone] == [True, True, True, False]
     owners.clear()
     gc.collect()
     assert all(each() is None for each in gone)

@@ -72,6 +72,7 @@ def random_change(base: SnapshotInParts, rng: random.Random, new_id: int) -> Cha
 def test_rounds_of_changes_are_what_the_documents_make_of_them(seed: int) -> None:
     rng = random.Random(seed)  # noqa: S311 - no secret
     base = parts(snapshot_json(12))
+    assert base.are_written
     num_plain = 0
     for round_ in range(30):
         source = random_change(base, rng, round_)
@@ -91,6 +92,22 @@ def test_rounds_of_changes_are_what_the_documents_make_of_them(seed: int) -> Non
     assert num_plain > 10
 
 
+def test_a_job_of_an_earlier_version_that_changes_gets_the_fields_that_it_lacks() -> None:
+    whole = SNAPSHOT.validate_json(json.dumps(snapshot_json(3))).model_dump_json()
+    earlier = whole.replace(',"running_s":null', "")
+    base = SnapshotInParts.read(earlier)
+    assert earlier != whole
+    assert base is not None
+    assert not base.are_written
+    for _ in range(2):
+        source = change(jobs={"j1": {"age_s": 5}})
+        base = plain_change(source, base)
+        assert base is not None
+        assert base.snapshot == snapshot_from_document(changed_snapshot(source, SNAPSHOT.validate_json(whole)))
+        texts = [json.loads(text) for text in base.jobs[0].texts]
+        assert ["running_s" in text for text in texts] == [False, True, False]
+
+
 def test_what_has_not_changed_is_not_built_again() -> None:
     base = parts(snapshot_json(5))
     source = change(jobs={"j1": {"age_s": 5}}, remove_jobs=["j0"], nodes={"n3": {"state": "drained"}})
@@ -102,6 +119,7 @@ def test_what_has_not_changed_is_not_built_again() -> None:
         node is before
         for node, before in zip(found.snapshot.cluster.nodes[:3], base.snapshot.cluster.nodes[:3], strict=True)
     )
+    assert found.snapshot.jobs[0].performance is base.snapshot.jobs[1].performance
     same = plain_change(change(remove_jobs=["j0"]), base)
     assert same is not None
     assert same.snapshot.cluster is base.snapshot.cluster
@@ -136,11 +154,11 @@ def test_what_is_wrong_or_not_plain_is_left_to_the_documents(said: Json) -> None
 def test_only_texts_as_they_are_written_here_are_taken_apart() -> None:
     whole = SNAPSHOT.validate_json(json.dumps(snapshot_json(3)))
     snapshot, text = snapshot_from_document(whole), whole.model_dump_json()
-    known = SnapshotInParts.of(snapshot, text)
+    known = SnapshotInParts.of(snapshot, text, is_written=False)
     assert known is not None
     assert body_of(known).text == text
-    assert SnapshotInParts.of(snapshot, json.dumps(json.loads(text))) is None
-    assert SnapshotInParts.of(snapshot, text[:-1]) is None
+    assert SnapshotInParts.of(snapshot, json.dumps(json.loads(text)), is_written=False) is None
+    assert SnapshotInParts.of(snapshot, text[:-1], is_written=False) is None
     dated = whole.model_copy(update={"taken_at": "2026-12-01T06:00:00Z"}).model_dump_json(warnings=False)
     assert SnapshotInParts.read(dated) is None
 
