@@ -6,7 +6,6 @@ than those that are new. Records are told apart by identity, and do not change.
 """
 
 import weakref
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import repeat
 from operator import eq, is_
@@ -27,7 +26,7 @@ _SAMPLE = 32
 _MOST_BYTES = 64 * 2**20
 
 _FEW = 8
-# Of so many elements those that differ are found one by one: sooner than whether each row has any.
+# So many elements are soon compared as bytes, and those that differ found one by one.
 _SMALL = 4096
 # When a value is the one that was there, by kind of array. Not of floats: 0.0 is -0.0, and is not written like it.
 _IS_SAME: Mapping[str, Callable[[Any, Any], bool]] = {"b": eq, "i": eq, "O": is_}
@@ -169,15 +168,17 @@ class Roll(Generic[K]):
 
 def _differing(before: NDArray[Any], now: NDArray[Any]) -> list[int] | None:
     """Where two arrays (n, ...) differ, ascending; None where their rows are of other kinds."""
-    if before.ndim != now.ndim or before.shape[1:] != now.shape[1:]:
+    if before.shape[1:] != now.shape[1:] or before.dtype.kind != now.dtype.kind:
         return None
+    is_small = now.size <= _SMALL
+    # Of objects these are what tells them apart.
+    if is_small and before.dtype is now.dtype and before.tobytes() == now.tobytes():
+        return []
     if now.dtype.hasobject:
-        if not before.dtype.hasobject:
-            return None
         before, now = _identities(before), _identities(now)
     is_other = before != now
     if now.ndim > 1:
-        if now.size <= _SMALL:
+        if is_small:
             return sorted(set(is_other.nonzero()[0].tolist()))
         is_other = is_other.any(axis=1)
     rows: list[int] = is_other.nonzero()[0].tolist()
@@ -227,7 +228,7 @@ class Rolls(Generic[O, K]):
 
     def __init__(self) -> None:
         self._of: OfLiving[O, Roll[K]] = OfLiving()
-        self._recent: deque[weakref.ref[Roll[K]]] = deque(maxlen=_RECENT)
+        self._recent: list[weakref.ref[Roll[K]]] = []
 
     def of(self, owner: O, things: Sequence[K]) -> Roll[K]:
         """The roll of the sequence of `owner`, which does not change; it goes on from the recent one that is most
@@ -238,10 +239,14 @@ class Rolls(Generic[O, K]):
 
     def _begun(self, owner: O, things: Sequence[K]) -> Roll[K]:
         sample = things[:: max(1, len(things) // _SAMPLE)]
-        recent = [roll for each in tuple(self._recent) if (roll := each()) is not None]
-        alike = [(roll.num_in(sample), roll) for roll in recent]
-        most, best = max(alike, key=lambda counted: counted[0], default=(0, None))
-        roll = Roll(things, best if most else None)
-        self._of.put(owner, roll)
-        self._recent.appendleft(weakref.ref(roll))
-        return roll
+        recent = [roll for each in self._recent if (roll := each()) is not None]
+        most, best = 0, None
+        for roll in recent:
+            num_alike = roll.num_in(sample)
+            if num_alike > most:
+                most, best = num_alike, roll
+        begun = Roll(things, best)
+        self._of.put(owner, begun)
+        # Those that are gone take no place of others.
+        self._recent = [weakref.ref(begun), *map(weakref.ref, recent[: _RECENT - 1])]
+        return begun

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from api.convert.hashing import snapshot_id
 from api.convert.parallel_plan import slices_from_map
-from api.convert.reading import refuse_many_values
+from api.convert.reading import num_keys, refuse_many_values
 from api.schemas.compiled import compiled
 from api.schemas.performance import GoodputDoc, GoodputTableDoc, ThroughputTableDoc
 from api.schemas.request import PLAN_BODY, PlanBodyDoc
@@ -34,8 +34,6 @@ _PERFORMANCES = {
 }
 # What no name has, beside what JSON forbids in texts, and escapes, behind which anything may be.
 _NOT_IN_NAMES = re.compile("[\\\\\x7f-\x9f\u2028\u2029]")
-_KEY = re.compile(rb'"\s*:')
-_SPACES_BEFORE_COLONS = (b" :", b"\n:", b"\t:", b"\r:")
 # Texts, in which nothing is a number, and numbers with an exponent above 0.
 _LARGE = re.compile(rb'("[^"]*")|([0-9]e)([0-9])')
 _AS_ZEROS = bytes.maketrans(b"123456789", b"000000000")
@@ -86,9 +84,9 @@ def plain_request(text: bytes) -> PlainRequest | None:
         said, document = _AS_SAID.decode(request.snapshot), _DEFAULTS_FILLED.decode(request.snapshot)
         request.snapshot = msgspec.Raw(_ELSEWHERE)
         rest = _encoded(request)
-        left = _num_keys(_encoded(said)) + _num_keys(_encoded(msgspec.json.decode(rest))) - _KEYS_ELSEWHERE
+        left = num_keys(_encoded(said)) + num_keys(_encoded(msgspec.json.decode(rest))) - _KEYS_ELSEWHERE
         # Of keys that are there twice the decoder keeps one.
-        if left < _num_keys(text):
+        if left < num_keys(text):
             return None
         body = PLAN_BODY.validate_json(rest)
         filled = written(document)
@@ -122,14 +120,6 @@ def has_plain_names(text: bytes) -> bool:
         return _NOT_IN_NAMES.search(text.decode()) is None
     except UnicodeDecodeError:
         return False
-
-
-def _num_keys(text: bytes) -> int:
-    """How many keys the objects of a text without escapes have, in which a quote before a colon ends a key."""
-    num_keys = text.count(b'":')
-    if num_keys == text.count(b":") or not any(mark in text for mark in _SPACES_BEFORE_COLONS):
-        return num_keys
-    return len(_KEY.findall(text))
 
 
 def written(document: Any) -> str:

@@ -76,16 +76,17 @@ def snapshot_issues(cluster: Cluster, jobs: tuple[Job, ...]) -> list[Issue]:
     type_of = _types_in(cluster)
     known = _kinds_in(cluster)
     issues = [issue for k, job in enumerate(jobs) for issue in job_issues(f"/jobs/{k}", job, known, type_of)]
-    counts = Counter(job.id for job in jobs)
-    issues += [
-        Issue(
-            code="duplicate_id",
-            pointer=f"/jobs/{k}/id",
-            detail=f"{job.id!r} occurs {counts[job.id]} times; job ids must be unique",
-        )
-        for k, job in enumerate(jobs)
-        if counts[job.id] > 1
-    ]
+    if len({job.id for job in jobs}) < len(jobs):
+        counts = Counter(job.id for job in jobs)
+        issues += [
+            Issue(
+                code="duplicate_id",
+                pointer=f"/jobs/{k}/id",
+                detail=f"{job.id!r} occurs {counts[job.id]} times; job ids must be unique",
+            )
+            for k, job in enumerate(jobs)
+            if counts[job.id] > 1
+        ]
     issues += _current_issues(cluster, jobs)
     return issues
 
