@@ -3,11 +3,10 @@
 from collections.abc import Callable, Iterator
 from dataclasses import fields
 from functools import lru_cache
-from pkgutil import resolve_name
 
 from models.performance.iteration.plausibility import calibration_warnings, peak_warnings
 from models.policies import POLICIES, policy_of
-from models.policy import Parameters, Policy
+from models.policy import Parameters, Policy, named
 from models.roll import rows_that_say, some_say
 from models.wording import counted
 from models.workload import Job, Snapshot, snapshot_warnings
@@ -24,7 +23,7 @@ def request_issues(snapshot: Snapshot, parameters: Parameters) -> list[Issue]:
     Pointers are relative to the snapshot (`/jobs/2/performance`), or start with `/parameters`.
     """
     policy = policy_of(parameters)
-    policy_issues: Callable[[Snapshot, Parameters], list[Issue]] = resolve_name(policy.issues)
+    policy_issues: Callable[[Snapshot, Parameters], list[Issue]] = named(policy.issues)
     own = policy_issues(snapshot, parameters)
     return [
         *snapshot_warnings(snapshot),

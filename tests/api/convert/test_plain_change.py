@@ -3,6 +3,7 @@
 import copy
 import json
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from api.convert.plain_change import SnapshotInParts, plain_change
 from api.convert.snapshot import snapshot_from_document
 from api.reading.packed import body_of
 from api.schemas.snapshot import SNAPSHOT, ChangedSnapshot
+from api.store.texts import Body
 from stowplan.errors import InputError
 from tests.api.requests import Json, sia_request, table_job
 from tests.growth import work
@@ -85,6 +87,7 @@ def test_rounds_of_changes_are_what_the_documents_make_of_them(seed: int) -> Non
             assert found is None
             continue
         assert found is not None
+        assert body_of(found) == replace(Body.of(expected.model_dump_json()), data=body_of(found).data)
         assert body_of(found).text == expected.model_dump_json()
         assert found.snapshot == whole
         num_plain += 1
