@@ -28,6 +28,8 @@ _MOST_BYTES = 64 * 2**20
 _FEW = 8
 # So many elements are soon compared as bytes, and those that differ found one by one.
 _SMALL = 4096
+# So few are sooner looked at than arrays are asked.
+_FEW_ROWS = 64
 # When a value is the one that was there, by kind of array. Not of floats: 0.0 is -0.0, and is not written like it.
 _IS_SAME: Mapping[str, Callable[[Any, Any], bool]] = {"b": eq, "i": eq, "O": is_}
 
@@ -170,17 +172,21 @@ def _differing(before: NDArray[Any], now: NDArray[Any]) -> list[int] | None:
     """Where two arrays (n, ...) differ, ascending; None where their rows are of other kinds."""
     if before.shape[1:] != now.shape[1:] or before.dtype.kind != now.dtype.kind:
         return None
-    is_small = now.size <= _SMALL
-    # Of objects these are what tells them apart.
-    if is_small and before.dtype is now.dtype and before.tobytes() == now.tobytes():
-        return []
-    if now.dtype.hasobject:
-        before, now = _identities(before), _identities(now)
-    is_other = before != now
+    is_small, are_objects = now.size <= _SMALL, now.dtype.hasobject
     if now.ndim > 1:
+        if is_small and before.dtype is now.dtype and before.tobytes() == now.tobytes():
+            return []
+        is_other = before != now
         if is_small:
             return sorted(set(is_other.nonzero()[0].tolist()))
         is_other = is_other.any(axis=1)
+    elif now.size <= _FEW_ROWS:
+        pairs = enumerate(zip(before.tolist(), now.tolist(), strict=True))
+        if are_objects:
+            return [row for row, (one, other) in pairs if one is not other]
+        return [row for row, (one, other) in pairs if one != other]
+    else:
+        is_other = _identities(before) != _identities(now) if are_objects else before != now
     rows: list[int] = is_other.nonzero()[0].tolist()
     return rows
 
