@@ -103,9 +103,8 @@ def plan(
 
 def formulate(request: PlanRequest, clock: PhaseClock) -> Formulation:
     """Build the problem of a request without issues, by its policy."""
-    formulate_: Callable[[Snapshot, Parameters, PhaseClock], Formulation]
     policy = policy_of(request.parameters)
-    formulate_ = named(policy.formulate)
+    formulate_: Callable[[Snapshot, Parameters, PhaseClock], Formulation] = named(policy.formulate)
     if request.snapshot.calendar and not policy.asks_calendar:
         return formulate_around(policy, formulate_, request.snapshot, request.parameters, clock)
     return formulate_(request.snapshot, request.parameters, clock)
