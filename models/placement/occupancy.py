@@ -3,7 +3,7 @@
 GPUs of a node are a bit mask: bit g stands for GPU g. Nodes are named by their position in `Cluster.nodes`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import compress
@@ -95,6 +95,11 @@ def _free_in(cluster: Cluster) -> Sequence[int]:
     ]
 
 
+@found_once
+def _down_in(cluster: Cluster) -> Set[str]:
+    return {node.id for node in cluster.nodes if node.state is NodeState.DOWN}
+
+
 def running_jobs(snapshot: Snapshot) -> Mapping[str, Slices]:
     """`running` of the occupancy alone."""
     jobs, cluster = snapshot.jobs, snapshot.cluster
@@ -102,7 +107,7 @@ def running_jobs(snapshot: Snapshot) -> Mapping[str, Slices]:
 
     def held(rows: list[int]) -> Iterator[Slices]:
         """Where jobs run; nothing where a node of theirs is down."""
-        down = {node.id for node in cluster.nodes if node.state is NodeState.DOWN}
+        down = _down_in(cluster)
         for row in rows:
             current = jobs[row].current
             if not current or any(part.node in down for part in current):
