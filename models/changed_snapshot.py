@@ -26,7 +26,7 @@ def snapshot_after(base: Snapshot, cluster: Cluster, jobs: tuple[Job, ...]) -> S
     """
     known = set(map(id, base.jobs))
     new = [job for job in jobs if id(job) not in known]
-    touched = {part.node for job in new for part in job.current or ()}
+    touched = {part.node for job in new if not _stays(job, base) for part in job.current or ()}
     if cluster is not base.cluster:
         pairs = zip(base.cluster.nodes, cluster.nodes, strict=True)
         touched |= {node.id for before, node in pairs if node is not before}
@@ -38,6 +38,12 @@ def snapshot_after(base: Snapshot, cluster: Cluster, jobs: tuple[Job, ...]) -> S
         # Looked at in full, it says what is wrong and where, or that this was a warning.
         return Snapshot(cluster=cluster, jobs=jobs)
     return after
+
+
+def _stays(job: Job, base: Snapshot) -> bool:
+    """Whether a job is where it was, as is whatever else was there: of two jobs of one name all are looked at."""
+    row = row_of(base).get(job.id)
+    return row is not None and base.jobs[row].current is job.current
 
 
 def _rows_on(snapshot: Snapshot, nodes: Set[str]) -> Iterator[int]:

@@ -1,7 +1,6 @@
 """From a request to a checked outcome: validate, formulate, solve, extract, verify. The same road for every policy."""
 
 from collections.abc import Callable
-from pkgutil import resolve_name
 
 from models.around_formulation import formulate_around
 from models.certificate import certificate_of
@@ -9,7 +8,7 @@ from models.clock import PhaseClock
 from models.formulation import Formulation
 from models.plan import Plan, PlanOutcome, PlanRequest, PlanTask, Resume, UnplacedJob
 from models.policies import policy_of
-from models.policy import Parameters
+from models.policy import Parameters, named
 from models.validation import request_issues, solver_fault
 from models.wording import counted
 from models.workload import Snapshot
@@ -104,9 +103,8 @@ def plan(
 
 def formulate(request: PlanRequest, clock: PhaseClock) -> Formulation:
     """Build the problem of a request without issues, by its policy."""
-    formulate_: Callable[[Snapshot, Parameters, PhaseClock], Formulation]
     policy = policy_of(request.parameters)
-    formulate_ = resolve_name(policy.formulate)
+    formulate_: Callable[[Snapshot, Parameters, PhaseClock], Formulation] = named(policy.formulate)
     if request.snapshot.calendar and not policy.asks_calendar:
         return formulate_around(policy, formulate_, request.snapshot, request.parameters, clock)
     return formulate_(request.snapshot, request.parameters, clock)
@@ -119,7 +117,7 @@ def load(parameters: Parameters, options: SolveOptions, *, declared: bool = Fals
     """
     policy, solver = policy_of(parameters), options.solver
     for name in (policy.issues, policy.formulate, *(policy.declarations if declared else ())):
-        resolve_name(name)
+        named(name)
     answers_itself = policy.algorithms and solver in (AUTO, *policy.algorithms)
     if not answers_itself:
         load_backend(solver)

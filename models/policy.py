@@ -4,8 +4,10 @@ Light: says where validation and formulation are and imports neither, so that th
 policies are known to whoever plans nothing. `models.policies` holds all of them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
+from pkgutil import resolve_name
 from typing import Any
 
 from models.epsilon import EPSILON
@@ -108,3 +110,10 @@ class Policy:
         return type(parameters) is self.parameters and all(
             getattr(parameters, name) == value for name, value in self.variant.items()
         )
+
+
+@cache
+def named(name: str) -> Callable[..., Any]:
+    """What `module:function` names, loaded when it is first asked for."""
+    found: Callable[..., Any] = resolve_name(name)
+    return found

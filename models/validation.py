@@ -1,18 +1,13 @@
 """Everything that can be said about a request without solving. Light: imports no solver and no modelling layer."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import Field, fields
+from dataclasses import fields
 from functools import lru_cache
-from operator import attrgetter
-from pkgutil import resolve_name
-from typing import Any
-
-import numpy as np
 
 from models.performance.iteration.plausibility import calibration_warnings, peak_warnings
 from models.policies import POLICIES, policy_of
-from models.policy import Parameters, Policy
-from models.roll import has_model, roll_of
+from models.policy import Parameters, Policy, named
+from models.roll import rows_that_say, some_say
 from models.wording import counted
 from models.workload import Job, Snapshot, snapshot_warnings
 from solver.registry import SOLVER_NAMES
@@ -28,7 +23,7 @@ def request_issues(snapshot: Snapshot, parameters: Parameters) -> list[Issue]:
     Pointers are relative to the snapshot (`/jobs/2/performance`), or start with `/parameters`.
     """
     policy = policy_of(parameters)
-    policy_issues: Callable[[Snapshot, Parameters], list[Issue]] = resolve_name(policy.issues)
+    policy_issues: Callable[[Snapshot, Parameters], list[Issue]] = named(policy.issues)
     own = policy_issues(snapshot, parameters)
     return [
         *snapshot_warnings(snapshot),
@@ -39,34 +34,25 @@ def request_issues(snapshot: Snapshot, parameters: Parameters) -> list[Issue]:
 
 
 @lru_cache
-def _ignored(names: tuple[str, ...], *, has_calendar: bool) -> "tuple[Field[Any], ...]":
+def _ignored(names: tuple[str, ...], *, has_calendar: bool) -> tuple[str, ...]:
     """Fields of jobs that a policy which ignores `names` never looks at."""
     asked = _OF_CALENDAR if has_calendar else set()
-    return tuple(field for field in fields(Job) if field.name in names and field.name not in asked)
+    return tuple(field.name for field in fields(Job) if field.name in names and field.name not in asked)
 
 
 def _ignored_fields(snapshot: Snapshot, policy: Policy) -> Iterator[Issue]:
     """What jobs say that the policy never looks at: once per field, at the first job that says it."""
     ignored = _ignored(policy.ignores, has_calendar=bool(snapshot.calendar))
-    if len(ignored) > 1:
-        # Nearly always nobody says any of them.
-        said_of = attrgetter(*(field.name for field in ignored))
-        nothing, jobs = tuple(field.default for field in ignored), snapshot.jobs
-        says = roll_of(snapshot).each(
-            "says what is ignored",
-            np.bool_,
-            lambda rows: (said_of(jobs[k]) != nothing for k in rows),
-            equal=(policy.name, bool(snapshot.calendar)),
-        )
-        if not says.any():
-            return
-    for field in ignored:
-        saying = [k for k, job in enumerate(snapshot.jobs) if getattr(job, field.name) != field.default]
+    # Nearly always nobody says any of them.
+    if not some_say(snapshot, *ignored):
+        return
+    for name in ignored:
+        saying = rows_that_say(snapshot, name)
         if saying:
-            users = ", ".join(other.name for other in POLICIES.values() if field.name not in other.ignores) or "none"
+            users = ", ".join(other.name for other in POLICIES.values() if name not in other.ignores) or "none"
             yield Issue(
                 code="ignored_field",
-                pointer=f"/jobs/{saying[0]}/{field.name}",
+                pointer=f"/jobs/{saying[0]}/{name}",
                 detail=f"is not used by {policy.name}, and is given for {counted(len(saying), 'job')}; used by {users}",
                 severity=Severity.WARNING,
             )
@@ -75,12 +61,9 @@ def _ignored_fields(snapshot: Snapshot, policy: Policy) -> Iterator[Issue]:
 def _performance_warnings(snapshot: Snapshot) -> Iterator[Issue]:
     """What the performance models of jobs pass over."""
     kinds, jobs = snapshot.cluster.gpu_types, snapshot.jobs
-    if has_model(snapshot).any():
+    if some_say(snapshot, "transformer", "operators"):
         yield from peak_warnings(kinds, "/cluster/gpu_types")
-    calibrated = roll_of(snapshot).each(
-        "is calibrated", np.bool_, lambda rows: (jobs[k].calibration is not None for k in rows)
-    )
-    for k in np.flatnonzero(calibrated).tolist():
+    for k in rows_that_say(snapshot, "calibration"):
         if (calibration := jobs[k].calibration) is not None:
             yield from calibration_warnings(calibration, kinds, f"/jobs/{k}/calibration")
 

@@ -29,15 +29,16 @@ class Living:
 class OfLiving(Generic[K, V]):
     """A map from objects, which are `Living` and do not change, to what was found of them.
 
-    What was found must not refer to its object, which would never go.
+    What was found must not refer to its object, which would never go. `by_id`: what was found, beside the object by
+    whose id it stands; to be read alone.
     """
 
     def __init__(self) -> None:
-        self._found: dict[int, tuple[weakref.ref[K], V]] = {}
+        self.by_id: dict[int, tuple[weakref.ref[K], V]] = {}
 
     def get(self, thing: K) -> V | None:
         """What was found of an object; None when nothing was."""
-        known = self._found.get(id(thing))
+        known = self.by_id.get(id(thing))
         # An entry that was left behind, however that came, is not that of the object that has its id now.
         return known[1] if known is not None and known[0]() is thing else None
 
@@ -47,9 +48,9 @@ class OfLiving(Generic[K, V]):
         known = _alive.get(key)
         if known is None:
             known = _alive.setdefault(key, (weakref.ref(thing, partial(_forget, key)), []))
-        if key not in self._found:
-            known[1].append(self._found)
-        self._found[key] = (known[0], found)
+        if key not in self.by_id:
+            known[1].append(self.by_id)
+        self.by_id[key] = (known[0], found)
 
 
 class OfUnchanged(Generic[K, V]):
@@ -65,13 +66,15 @@ class OfUnchanged(Generic[K, V]):
     def get(self, thing: K, same: tuple[object, ...], equal: object = None) -> V | None:
         """What was found of an object beside the very objects `same`, and with what is `equal`; None when nothing
         was."""
-        known = self._found.get(thing)
-        if known is None or known[1] != equal:
+        entry = self._found.by_id.get(id(thing))
+        if entry is None or entry[0]() is not thing:
             return None
-        others = known[0]
+        others, was_equal, found = entry[1]
+        if was_equal is not equal and was_equal != equal:
+            return None
         # Nearly always there is one.
         is_same = others[0] is same[0] if len(others) == 1 else all(map(is_, others, same))
-        return known[2] if is_same else None
+        return found if is_same else None
 
     def put(self, thing: K, same: tuple[object, ...], equal: object, found: V) -> None:
         """Keep what was found, in place of what was found before."""
@@ -80,15 +83,18 @@ class OfUnchanged(Generic[K, V]):
 
 def found_once(function: Callable[[K], V]) -> Callable[[K], V]:
     """A function of objects that are `Living` and do not change, asked once for each; see `OfLiving`."""
-    found: OfLiving[K, tuple[V]] = OfLiving()
+    found: OfLiving[K, V] = OfLiving()
+    # As `OfLiving.get` does it, without the call: most is asked far more often than it is found, and may be None.
+    by_id = found.by_id
 
     @wraps(function)
     def of(thing: K) -> V:
-        known = found.get(thing)
-        if known is None:
-            known = (function(thing),)
-            found.put(thing, known)
-        return known[0]
+        known = by_id.get(id(thing))
+        if known is not None and known[0]() is thing:
+            return known[1]
+        value = function(thing)
+        found.put(thing, value)
+        return value
 
     return of
 

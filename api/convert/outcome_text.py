@@ -4,6 +4,7 @@ A plan has an allocation and a summand of the score for each job, by far the mos
 numbers and names they are written here in one pass in C, as the documents would write them.
 """
 
+import math
 from collections.abc import Mapping, Set
 from dataclasses import replace
 from operator import attrgetter
@@ -14,11 +15,12 @@ import numpy as np
 from api.convert.outcome import outcome_to_document, reason_values
 from api.convert.parallel_plan import map_from_slices
 from api.convert.plain import written
-from api.schemas.plan import JobAllocationDoc, ScoreTermDoc
+from api.schemas.plan import JobAllocationDoc, ModelSizeDoc, ScoreTermDoc, UnplacedJobDoc
 from models.placement.check import given_to
 from models.plan import JobAllocation, Plan, PlanOutcome, ScoreTerm
 from models.roll import roll_of, row_of
 from models.workload import Job, Snapshot
+from solver.result import TerminationReason
 from stowplan.rolls import objects
 
 _ESCAPE = "\\"
@@ -27,6 +29,10 @@ _FIELDS = tuple(JobAllocationDoc.model_fields)
 # Those that are no field of an allocation, or are written otherwise.
 _MADE = ("gpus", "previous", "launch", "ranks", "why")
 _OWN = tuple(name for name in _FIELDS if name not in _MADE)
+_UNPLACED, _SIZE = tuple(UnplacedJobDoc.model_fields), tuple(ModelSizeDoc.model_fields)
+_unplaced_of, _size_of = attrgetter(*_UNPLACED), attrgetter(*_SIZE)
+# Asked for by the documents alone.
+_OPEN = {"termination", "warnings"}
 _own_of, _term_of, _job_of = attrgetter(*_OWN), attrgetter(*_TERM), attrgetter("job_id")
 
 
@@ -36,6 +42,9 @@ def outcome_text(outcome: PlanOutcome, snapshot: Snapshot, exclude: Set[str]) ->
     plan = outcome.plan
     lists = {} if plan is None else _plain_lists(plan, snapshot)
     if plan is not None and lists:
+        text = _plain_text(outcome, plan, lists, exclude)
+        if text is not None:
+            return text
         outcome = replace(outcome, plan=replace(plan, score=(), allocations=()))
     text = outcome_to_document(outcome, snapshot).model_dump_json(exclude=set(exclude))
     for name, items in lists.items():
@@ -45,19 +54,57 @@ def outcome_text(outcome: PlanOutcome, snapshot: Snapshot, exclude: Set[str]) ->
     return text
 
 
+def _plain_text(outcome: PlanOutcome, plan: Plan, lists: Mapping[str, str], exclude: Set[str]) -> str | None:
+    """The whole text around `lists`; None where the documents are to write it."""
+    numbers = (outcome.objective, outcome.bound, outcome.relative_gap, *outcome.prices.values())
+    if plan.ahead or not (exclude >= _OPEN and all(map(_is_plain_number, numbers))):
+        return None
+    statistics = outcome.statistics
+    before = {
+        "sense": outcome.sense,
+        "objective": outcome.objective,
+        "bound": outcome.bound,
+        "relative_gap": outcome.relative_gap,
+        "proven_optimal": outcome.termination is TerminationReason.OPTIMAL,
+        "verified": True,
+    }
+    after = {
+        "unplaced": [dict(zip(_UNPLACED, _unplaced_of(job), strict=True)) for job in plan.unplaced],
+        "communication": None,
+        "ahead": (),
+        "conflicts": outcome.conflicts,
+        "size": dict(zip(_SIZE, _size_of(statistics), strict=True)),
+        "solver": {"name": outcome.solver, "version": outcome.solver_version},
+        "certificate": outcome.certificate,
+        "prices": dict(outcome.prices),
+    }
+    try:
+        texts = written(before), written(after)
+    except TypeError:
+        return None
+    if any(_ESCAPE in text for text in texts):
+        return None
+    inner = ",".join(f'"{name}":{items}' for name, items in lists.items())
+    return f"{texts[0][:-1]},{inner},{texts[1][1:]}"
+
+
+def _is_plain_number(value: float | None) -> bool:
+    return value is None or (type(value) is float and math.isfinite(value))
+
+
 def _plain_lists(plan: Plan, snapshot: Snapshot) -> Mapping[str, str]:
     """Texts of the score and the allocations by their fields; none where the documents are to write them."""
     given = given_to(snapshot, plan.allocations)
     if plan.pretraining is not None or given is None:
         return {}
     roll, jobs = roll_of(snapshot), snapshot.jobs
-    if not roll.each("is plain", np.bool_, lambda rows: map(_is_plain, given[rows]), beside=(given,)).all():
-        return {}
     terms = objects(plan.score, len(plan.score))
     try:
         allocations = roll.each(
             "allocation text", np.object_, lambda rows: (_allocation(given[k], jobs[k]) for k in rows), beside=(given,)
-        )
+        ).tolist()
+        if None in allocations:
+            return {}
         # Policies that score every job once have one term for each, in their order; others have whatever they have.
         score = (
             roll.each("score text", np.object_, lambda rows: map(_term, terms[rows]), beside=(terms,)).tolist()
@@ -67,23 +114,22 @@ def _plain_lists(plan: Plan, snapshot: Snapshot) -> Mapping[str, str]:
     except TypeError:
         # Numbers of NumPy, which the documents take.
         return {}
-    rows = list(map(row_of(snapshot).__getitem__, map(_job_of, plan.allocations)))
-    lists = {"score": f"[{','.join(score)}]", "allocations": f"[{','.join(allocations[rows].tolist())}]"}
+    rows = map(row_of(snapshot).__getitem__, map(_job_of, plan.allocations))
+    lists = {"score": f"[{','.join(score)}]", "allocations": f"[{','.join(map(allocations.__getitem__, rows))}]"}
     # Else there are names that are not plain.
     return {} if any(_ESCAPE in text for text in lists.values()) else lists
-
-
-def _is_plain(allocation: JobAllocation | None) -> bool:
-    return allocation is None or (allocation.parallel_plan is None and not allocation.expansions)
 
 
 def _term(term: ScoreTerm) -> str:
     return written(dict(zip(_TERM, _term_of(term), strict=True)))
 
 
-def _allocation(allocation: JobAllocation | None, job: Job) -> str:
+def _allocation(allocation: JobAllocation | None, job: Job) -> str | None:
+    """The text of what a job gets; None where the documents are to write it."""
     if allocation is None:
         return ""
+    if allocation.parallel_plan is not None or allocation.expansions:
+        return None
     values: dict[str, Any] = dict.fromkeys(_FIELDS)
     values.update(zip(_OWN, _own_of(allocation), strict=True))
     values["gpus"] = map_from_slices(allocation.gpus)

@@ -5,7 +5,10 @@ is not plain, and say what is wrong.
 """
 
 import re
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -13,14 +16,14 @@ from pydantic import ValidationError
 
 from api.convert.hashing import snapshot_id
 from api.convert.parallel_plan import slices_from_map
-from api.convert.reading import refuse_many_values
+from api.convert.reading import num_keys, refuse_many_values
 from api.schemas.compiled import compiled
 from api.schemas.performance import GoodputDoc, GoodputTableDoc, ThroughputTableDoc
 from api.schemas.request import PLAN_BODY, PlanBodyDoc
 from api.schemas.snapshot import SnapshotDoc
 from models.forecast.lasting import Lasting
 from models.performance.goodput.spec import GoodputModel, GoodputTable, Performance, ThroughputTable
-from models.workload import Job, Parallelism, Reservation, Snapshot
+from models.workload import Job, NodeGpus, Parallelism, Reservation, Snapshot
 from stowplan.errors import InputError
 from topology.cluster import Cluster, GpuType, Node, Tier
 
@@ -29,12 +32,8 @@ _PERFORMANCES = {
     compiled(ThroughputTableDoc): ThroughputTable,
     compiled(GoodputTableDoc): GoodputTable,
 }
-# Parts of a job, as the planner has them.
-_PARTS = (("reservation", Reservation), ("parallelism", Parallelism), ("lasting", Lasting))
 # What no name has, beside what JSON forbids in texts, and escapes, behind which anything may be.
 _NOT_IN_NAMES = re.compile("[\\\\\x7f-\x9f\u2028\u2029]")
-_KEY = re.compile(rb'"\s*:')
-_SPACES_BEFORE_COLONS = (b" :", b"\n:", b"\t:", b"\r:")
 # Texts, in which nothing is a number, and numbers with an exponent above 0.
 _LARGE = re.compile(rb'("[^"]*")|([0-9]e)([0-9])')
 _AS_ZEROS = bytes.maketrans(b"123456789", b"000000000")
@@ -42,6 +41,8 @@ _AS_ZEROS = bytes.maketrans(b"123456789", b"000000000")
 _ELSEWHERE = b'{"snapshot_id":"-"}'
 _KEYS_ELSEWHERE = 1
 _encoded = msgspec.json.encode
+_JOB_FIELDS = tuple(field.name for field in fields(Job))
+_values_of = attrgetter(*_JOB_FIELDS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,9 +84,9 @@ def plain_request(text: bytes) -> PlainRequest | None:
         said, document = _AS_SAID.decode(request.snapshot), _DEFAULTS_FILLED.decode(request.snapshot)
         request.snapshot = msgspec.Raw(_ELSEWHERE)
         rest = _encoded(request)
-        left = _num_keys(_encoded(said)) + _num_keys(_encoded(msgspec.json.decode(rest))) - _KEYS_ELSEWHERE
+        left = num_keys(_encoded(said)) + num_keys(_encoded(msgspec.json.decode(rest))) - _KEYS_ELSEWHERE
         # Of keys that are there twice the decoder keeps one.
-        if left < _num_keys(text):
+        if left < num_keys(text):
             return None
         body = PLAN_BODY.validate_json(rest)
         filled = written(document)
@@ -102,6 +103,15 @@ def plain_snapshot(text: bytes) -> Snapshot | None:
         return None
 
 
+def is_as_written(text: bytes) -> bool:
+    """Whether the document of a plain snapshot is as it is written here, byte by byte: what an earlier version stored
+    may lack fields."""
+    try:
+        return written(_DEFAULTS_FILLED.decode(text)).encode() == text
+    except (msgspec.DecodeError, RecursionError):
+        return False
+
+
 def has_plain_names(text: bytes) -> bool:
     """Whether a text holds nothing that no name has, and no escapes."""
     if text.isascii():
@@ -110,14 +120,6 @@ def has_plain_names(text: bytes) -> bool:
         return _NOT_IN_NAMES.search(text.decode()) is None
     except UnicodeDecodeError:
         return False
-
-
-def _num_keys(text: bytes) -> int:
-    """How many keys the objects of a text without escapes have, in which a quote before a colon ends a key."""
-    num_keys = text.count(b'":')
-    if num_keys == text.count(b":") or not any(mark in text for mark in _SPACES_BEFORE_COLONS):
-        return num_keys
-    return len(_KEY.findall(text))
 
 
 def written(document: Any) -> str:
@@ -163,12 +165,18 @@ def built_node(document: Any) -> Node:
 def built_job(document: Any) -> Job:
     """The job that was decoded."""
     values = msgspec.structs.asdict(document)
-    values["current"] = slices_from_map(document.current) if document.current else None
-    for name, kind in _PARTS:
+    for name, built in _BUILT.items():
         if (part := values[name]) is not None:
-            values[name] = _same(part, kind)
-    if document.performance is not None:
-        values["performance"] = _performance(document.performance)
+            values[name] = built(part)
+    return Job(**values)
+
+
+def changed_job(job: Job, document: Any, names: Iterable[str]) -> Job:
+    """The job with the fields of these names as they were decoded; all others are the very objects."""
+    values = dict(zip(_JOB_FIELDS, _values_of(job), strict=True))
+    for name in names:
+        part = getattr(document, name)
+        values[name] = _BUILT[name](part) if part is not None and name in _BUILT else part
     return Job(**values)
 
 
@@ -177,3 +185,17 @@ def _performance(document: Any) -> Performance:
     if isinstance(performance, GoodputModel):
         return replace(performance, profiles=dict(sorted(performance.profiles.items())))
     return performance
+
+
+def _current(gpus: Mapping[str, tuple[int, ...]]) -> tuple[NodeGpus, ...] | None:
+    return slices_from_map(gpus) if gpus else None
+
+
+# Parts of a job, as the planner has them.
+_BUILT: Mapping[str, Callable[[Any], Any]] = {
+    "current": _current,
+    "reservation": partial(_same, kind=Reservation),
+    "parallelism": partial(_same, kind=Parallelism),
+    "lasting": partial(_same, kind=Lasting),
+    "performance": _performance,
+}

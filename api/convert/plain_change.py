@@ -14,7 +14,7 @@ from typing import Any, Self
 import msgspec
 from pydantic_core import PydanticSerializationError, to_json
 
-from api.convert.plain import built_job, built_node, plain_snapshot, written
+from api.convert.plain import built_job, built_node, changed_job, is_as_written, plain_snapshot, written
 from api.schemas.compiled import compiled
 from api.schemas.snapshot import ChangedSnapshot, ClusterDoc, JobDoc, NodeChangeDoc
 from models.changed_snapshot import snapshot_after
@@ -29,7 +29,7 @@ _JOB = msgspec.json.Decoder(compiled(JobDoc))
 _CLUSTER = msgspec.json.Decoder(compiled(ClusterDoc))
 BEFORE_CLUSTER, BEFORE_JOBS = b'{"cluster":', b',"jobs":['
 # What is compressed anew where one job changes.
-_TOGETHER = 16
+_TOGETHER = 8
 _ID = "id"
 
 
@@ -48,6 +48,7 @@ class _Changing(msgspec.Struct):
 
 _PARTS = msgspec.json.Decoder(_Parts)
 _CHANGING = msgspec.json.Decoder(_Changing)
+_FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,16 +66,18 @@ class Texts(Living):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotInParts:
     """A snapshot of plain values and its document as JSON text: that of the cluster, those of the jobs a few together,
-    and what is behind them."""
+    and what is behind them. are_written: those of the jobs have all fields, in their order, as `written` has them."""
 
     snapshot: Snapshot
     cluster: Texts
     jobs: tuple[Texts, ...]
     rest: Texts
+    are_written: bool
 
     @classmethod
-    def of(cls, snapshot: Snapshot, text: str) -> Self | None:
-        """Take the text of a snapshot apart; None when it is not as it is written here."""
+    def of(cls, snapshot: Snapshot, text: str, *, is_written: bool) -> Self | None:
+        """Take the text of a snapshot apart; None when its parts are not as they are here. is_written: it is known that
+        it was written here; else that is looked for."""
         raw = text.encode()
         try:
             parts = _PARTS.decode(raw)
@@ -85,13 +88,19 @@ class SnapshotInParts:
         if not raw.startswith(before):
             return None
         rest = raw[len(before) :]
-        return cls(snapshot=snapshot, cluster=Texts((cluster,)), jobs=tuple(_together(jobs)), rest=Texts((rest,)))
+        return cls(
+            snapshot=snapshot,
+            cluster=Texts((cluster,)),
+            jobs=tuple(_together(jobs)),
+            rest=Texts((rest,)),
+            are_written=is_written or is_as_written(raw),
+        )
 
     @classmethod
     def read(cls, text: str) -> Self | None:
         """Read a text that was written here; None when it is not plain."""
         snapshot = plain_snapshot(text.encode())
-        return None if snapshot is None else cls.of(snapshot, text)
+        return None if snapshot is None else cls.of(snapshot, text, is_written=False)
 
 
 def _together(jobs: Sequence[bytes]) -> Iterator[Texts]:
@@ -135,7 +144,7 @@ def _changed(source: ChangedSnapshot, base: SnapshotInParts) -> SnapshotInParts 
     for k, part in enumerate(base.jobs):
         own = base.snapshot.jobs[ends[k] - len(part.texts) : ends[k]]
         if k in touched:
-            own, part = _after(own, part, source, removed)
+            own, part = _after(own, part, source, removed, are_written=base.are_written)
         jobs += own
         parts += [part] if part.texts else []
     new = [_job(added.model_dump_json().encode()) for added in source.add_jobs]
@@ -148,22 +157,34 @@ def _changed(source: ChangedSnapshot, base: SnapshotInParts) -> SnapshotInParts 
         cluster=cluster_text,
         jobs=tuple(parts),
         rest=base.rest,
+        are_written=base.are_written,
     )
 
 
 def _after(
-    jobs: Sequence[Job], part: Texts, source: ChangedSnapshot, removed: Set[str]
+    jobs: Sequence[Job], part: Texts, source: ChangedSnapshot, removed: Set[str], *, are_written: bool
 ) -> tuple[tuple[Job, ...], Texts]:
     """Jobs and their texts when they have changed."""
     said: list[tuple[Job, bytes]] = []
     for job, text in zip(jobs, part.texts, strict=True):
         fields = source.jobs.get(job.id)
         if fields is not None:
-            before: dict[str, Any] = msgspec.json.decode(text)
-            said.append(_job(to_json({**before, **fields}, inf_nan_mode="constants")))
+            said.append(_with_fields(job, text, fields, is_written=are_written))
         elif job.id not in removed:
             said.append((job, text))
     return tuple(job for job, _ in said), Texts(tuple(text for _, text in said))
+
+
+def _with_fields(job: Job, text: bytes, fields: Mapping[str, Any], *, is_written: bool) -> tuple[Job, bytes]:
+    """A job and its text with other values of some fields, which are checked each by itself."""
+    new = _JOB.decode(to_json({_ID: job.id, **fields}, inf_nan_mode="constants"))
+    changed = changed_job(job, new, fields)
+    if not is_written:
+        before: dict[str, Any] = msgspec.json.decode(text)
+        return changed, written(_JOB.decode(to_json({**before, **fields}, inf_nan_mode="constants"))).encode()
+    own, whole = _FIELDS.decode(written(new)), _FIELDS.decode(text)
+    whole.update((name, own[name]) for name in fields)
+    return changed, msgspec.json.encode(whole)
 
 
 def _job(text: bytes) -> tuple[Job, bytes]:

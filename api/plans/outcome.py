@@ -1,6 +1,7 @@
 """What planning ends with, as the process that serves gets it; that one plans nothing, and loads nothing for it."""
 
 from dataclasses import dataclass
+from functools import cache
 
 from api.convert.issues import issue_documents
 from api.schemas.plan import TerminationDoc
@@ -30,6 +31,11 @@ class Planned:
 
     def document(self) -> str:
         """The whole `OutcomeDoc` as JSON."""
-        ended = TerminationDoc(reason=self.termination, limit=self.limit).model_dump_json()
+        ended = _ended(self.termination, self.limit)
         warnings = ",".join(document.model_dump_json() for document in issue_documents(self.warnings))
         return f'{{"termination":{ended},"warnings":[{warnings}],{self.text[1:]}'
+
+
+@cache
+def _ended(reason: TerminationReason, limit: Limit | None) -> str:
+    return TerminationDoc(reason=reason, limit=limit).model_dump_json()

@@ -1,6 +1,6 @@
 """Tasks of readers: requests for plans and placements, from bytes to what is stored, planned or answered."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from api.convert.hashing import input_hashes, snapshot_id, snapshot_id_of
 from api.convert.issues import issue_documents
@@ -144,7 +144,8 @@ def _read(text: RequestText) -> _Read:
         if changed is not None:
             stored = body_of(changed)
             used = ResolvedSnapshot(snapshot=changed.snapshot, id=snapshot_id_of(stored.hash), text="")
-            posted = replace(used, id=snapshot_id(body.snapshot.model_dump_json()))
+            posted_id = snapshot_id(body.snapshot.model_dump_json())
+            posted = ResolvedSnapshot(snapshot=changed.snapshot, id=posted_id, text="")
             source = MeasuredSnapshot(posted=posted, used=used)
             return _Read(body=body, source=source, packed=stored, plain=changed)
     return _Read(body=body, source=measured_snapshot_of(body.snapshot, body.policy, text))

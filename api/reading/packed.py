@@ -5,9 +5,10 @@ which has it plan, too, if it is idle then; any other one reads the text again. 
 that a request that says only what is other than in one of them is read sooner by it.
 """
 
+import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -33,16 +34,31 @@ _KEPT_BYTES = 16 * 2**20
 
 @dataclass(slots=True, kw_only=True)
 class _Kept:
-    """A snapshot; `text` of one of plain values, until that is in `parts`; neither of others."""
+    """A snapshot; `text` of one of plain values, until that is in `parts`; neither of others. is_written: the text was
+    written here, and not stored before."""
 
     snapshot: Snapshot
     num_bytes: int
     text: str | None = None
     parts: SnapshotInParts | None = None
+    is_written: bool = False
 
 
 # With what is before them.
 _parts: OfUnchanged[Texts, Part] = OfUnchanged()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Hashed:
+    """SHA-256 of all texts so far; others go on from a copy."""
+
+    digest: "hashlib._Hash"
+
+
+_START = _Hashed(hashlib.sha256())
+_MOST_HASHES = 16
+# Behind them, beside what was found before them.
+_hashed: OfUnchanged[Texts, _Hashed] = OfUnchanged()
 # By the hash of its text, the one that was used last behind the others.
 _kept: OrderedDict[str, _Kept] = OrderedDict()
 _keeping = threading.Lock()
@@ -55,7 +71,7 @@ def keep(snapshot: Snapshot, body: Body, monitor: SolveMonitor, plain: str | Sna
 
     plain: that text, or its parts, of one that was read as plain values.
     """
-    new = _Kept(snapshot=snapshot, num_bytes=body.num_bytes)
+    new = _Kept(snapshot=snapshot, num_bytes=body.num_bytes, is_written=True)
     if isinstance(plain, SnapshotInParts):
         new.parts = plain
     else:
@@ -92,15 +108,34 @@ def kept_parts(body: BodyName) -> SnapshotInParts | None:
     if known is None:
         return SnapshotInParts.read(body.text) if isinstance(body, Body) else None
     if known.parts is None and known.text is not None:
-        known.parts, known.text = SnapshotInParts.of(known.snapshot, known.text), None
+        known.parts = SnapshotInParts.of(known.snapshot, known.text, is_written=known.is_written)
+        known.text = None
     return known.parts
 
 
 def body_of(parts: SnapshotInParts) -> Body:
     """What is stored of a snapshot in parts: those that it has in common with others are compressed once."""
-    jobs = (_packed(part, BEFORE_JOBS if k == 0 else b",") for k, part in enumerate(parts.jobs))
-    rest = _packed(parts.rest, b"" if parts.jobs else BEFORE_JOBS)
-    return Body.of_parts((_packed(parts.cluster, BEFORE_CLUSTER), *jobs, rest))
+    before = (BEFORE_CLUSTER, BEFORE_JOBS, *[b","] * (len(parts.jobs) - 1), *([b""] if parts.jobs else []))
+    texts = (parts.cluster, *parts.jobs, parts.rest)
+    packed = list(map(_packed, texts, before))
+    return Body.of_parts(packed, _hash_of(texts, packed))
+
+
+def _hash_of(texts: Sequence[Texts], packed: Sequence[Part]) -> str:
+    """SHA-256 of texts, which goes on from behind those that it was found of before: from a few places, as nearly all
+    is other behind the first change of many."""
+    step = -(-len(texts) // _MOST_HASHES)
+    known = _START
+    for k in range(0, len(texts), step):
+        *others, last = texts[k : k + step]
+        after = _hashed.get(last, (known, *others), len(others))
+        if after is None:
+            after = _Hashed(known.digest.copy())
+            for part in packed[k : k + step]:
+                after.digest.update(part.raw)
+            _hashed.put(last, (known, *others), len(others), after)
+        known = after
+    return known.digest.hexdigest()
 
 
 def _packed(texts: Texts, before: bytes) -> Part:

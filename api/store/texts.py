@@ -96,17 +96,16 @@ class Body(BodyName):
         return cls(hash=hashlib.sha256(raw).hexdigest(), num_bytes=len(raw), data=compressed(raw))
 
     @classmethod
-    def of_parts(cls, parts: Iterable[Part]) -> "Body":
-        """A text as `of` makes one of the whole; nobody puts that together."""
-        digest, checksum, num_bytes = hashlib.sha256(), zlib.adler32(b""), 0
+    def of_parts(cls, parts: Iterable[Part], sha256: str) -> "Body":
+        """A text as `of` makes one of the whole, of its hash; nobody puts it together."""
+        checksum, num_bytes = zlib.adler32(b""), 0
         data = [_HEADER]
         for part in parts:
-            digest.update(part.raw)
             checksum = _behind(checksum, part.checksum, len(part.raw))
             num_bytes += len(part.raw)
             data.append(part.data)
         data.append(_end(checksum))
-        return cls(hash=digest.hexdigest(), num_bytes=num_bytes, data=b"".join(data))
+        return cls(hash=sha256, num_bytes=num_bytes, data=b"".join(data))
 
     @property
     def text(self) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 
 from models.parallel_plan import ParallelPlan
 from models.plan import Change, Plan
-from models.roll import roll_of
+from models.roll import roll_of, some_say
 from models.wording import counted
 from models.workload import Adaptivity, Job, Parallelism, Snapshot
 from stowplan.errors import Issue, Severity
@@ -31,6 +31,8 @@ def degrees_of(plan: ParallelPlan) -> Parallelism | None:
 
 def degree_warnings(snapshot: Snapshot, policy: str) -> Iterator[Issue]:
     """Warn of degrees that are not kept, as the job may have other counts of GPUs, or says itself how fast it is."""
+    if not some_say(snapshot, "parallelism"):
+        return
     jobs = snapshot.jobs
     are_left = roll_of(snapshot).each(
         "are degrees left",
@@ -55,6 +57,8 @@ def degree_warnings(snapshot: Snapshot, policy: str) -> Iterator[Issue]:
 
 def degree_violations(snapshot: Snapshot, plan: Plan) -> Iterator[Issue]:
     """Plans of other degrees than their jobs ask for, or none; what runs on is as it runs."""
+    if not some_say(snapshot, "parallelism"):
+        return
     kept = roll_of(snapshot).each(
         "keeps degrees", np.bool_, lambda rows: (keeps_degrees(snapshot.jobs[k]) for k in rows)
     )

@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
-from operator import attrgetter
+from itertools import accumulate, repeat
+from operator import attrgetter, is_not
 from typing import Any
 
 import numpy as np
@@ -113,26 +113,29 @@ class _Placement:
         given = given_to(snapshot, self._allocations)
         if given is None or not given[self._stays | reserves(snapshot)].all():
             return False
-        is_legal = roll.each(
-            "is legal",
-            np.bool_,
-            lambda rows: (given[row] is None or not any(self._faults(0, given[row])) for row in rows),
+        first = self._machines.first
+
+        def places(rows: list[int]) -> Iterator[IntVector | None]:
+            """The GPUs of each allocation, all of which are there; None where it is not legal by itself."""
+            for allocation in given[rows]:
+                if allocation is not None and any(self._faults(0, allocation)):
+                    yield None
+                else:
+                    parts = () if allocation is None else allocation.gpus
+                    yield np.array([first[part.node] + gpu for part in parts for gpu in part.gpus], dtype=np.int64)
+
+        used = roll.each(
+            "places",
+            np.object_,
+            places,
             same=(snapshot.cluster,),
             equal=self._whole_nodes,
             beside=(given, self._stays),
-        )
-        if not is_legal.all():
+        ).tolist()
+        if not all(map(is_not, used, repeat(None))):
             return False
-        # GPUs of legal allocations are there, and each has its own once.
-        first = self._machines.first
-
-        def places(rows: list[int]) -> Iterator[IntVector]:
-            for allocation in given[rows]:
-                parts = () if allocation is None else allocation.gpus
-                yield np.array([first[part.node] + gpu for part in parts for gpu in part.gpus], dtype=np.int64)
-
-        used = roll.each("places", np.object_, places, same=(snapshot.cluster,), beside=(given,))
-        every = np.concatenate([self._machines.outside, *used.tolist()])
+        # Each has its own once.
+        every = np.concatenate([self._machines.outside, *used])
         return bool(np.bincount(every).max(initial=0) <= 1)
 
     def violations(self) -> list[Issue]:

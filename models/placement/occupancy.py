@@ -3,7 +3,7 @@
 GPUs of a node are a bit mask: bit g stands for GPU g. Nodes are named by their position in `Cluster.nodes`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import compress
@@ -11,7 +11,7 @@ from operator import attrgetter
 
 import numpy as np
 
-from models.roll import is_preemptible, roll_of, row_of
+from models.roll import roll_of, row_of, rows_that_say
 from models.workload import Job, NodeGpus, Snapshot
 from stowplan.arrays import Mask
 from stowplan.living import OfUnchanged, found_once
@@ -66,8 +66,7 @@ def _occupancy(snapshot: Snapshot, *, all_stay: bool) -> Occupancy:
     running = running_jobs(snapshot)
     pinned = frozenset(running)
     if not all_stay:
-        stay = np.flatnonzero(~is_preemptible(snapshot)).tolist()
-        pinned &= {snapshot.jobs[row].id for row in stay}
+        pinned &= {snapshot.jobs[row].id for row in rows_that_say(snapshot, "preemptible")}
     free_masks = list(_free_in(snapshot.cluster))
     for job_id in pinned:
         for node, mask in running[job_id]:
@@ -96,6 +95,11 @@ def _free_in(cluster: Cluster) -> Sequence[int]:
     ]
 
 
+@found_once
+def _down_in(cluster: Cluster) -> Set[str]:
+    return {node.id for node in cluster.nodes if node.state is NodeState.DOWN}
+
+
 def running_jobs(snapshot: Snapshot) -> Mapping[str, Slices]:
     """`running` of the occupancy alone."""
     jobs, cluster = snapshot.jobs, snapshot.cluster
@@ -103,7 +107,7 @@ def running_jobs(snapshot: Snapshot) -> Mapping[str, Slices]:
 
     def held(rows: list[int]) -> Iterator[Slices]:
         """Where jobs run; nothing where a node of theirs is down."""
-        down = {node.id for node in cluster.nodes if node.state is NodeState.DOWN}
+        down = _down_in(cluster)
         for row in rows:
             current = jobs[row].current
             if not current or any(part.node in down for part in current):

@@ -93,6 +93,8 @@ def _time_issues(pointer: str, job: Job) -> Iterator[Issue]:
 
 def _plan_issues(pointer: str, job: Job, type_of: Mapping[str, str]) -> Iterator[Issue]:
     """Faults of the plan that is said to run, and of the expansions behind it."""
+    if job.parallel_plan is None and not job.expansions:
+        return
     running = {(part.node, gpu) for part in job.current or () for gpu in part.gpus}
     if job.parallel_plan is not None:
         planned = set(job.parallel_plan.gpus)

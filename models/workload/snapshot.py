@@ -1,8 +1,9 @@
 """The snapshot: a cluster and its jobs at one moment. A `Snapshot` in hand is legal."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
+from operator import attrgetter
 
 from models.parallel_plan import Gpu
 from models.workload.job import Job, NodeGpus
@@ -60,21 +61,32 @@ def _used_in(cluster: Cluster) -> Mapping[Gpu, str]:
     return {(node.id, gpu): "work outside the snapshot" for node in cluster.nodes for gpu in node.gpus_in_use}
 
 
+@found_once
+def _has_down(cluster: Cluster) -> bool:
+    return any(node.state is NodeState.DOWN for node in cluster.nodes)
+
+
+@found_once
+def _kinds_in(cluster: Cluster) -> Set[str]:
+    return {kind.name for kind in cluster.gpu_types}
+
+
 def snapshot_issues(cluster: Cluster, jobs: tuple[Job, ...]) -> list[Issue]:
     """Every fault (and warning) of the jobs on this cluster, whatever policy will plan them."""
     type_of = _types_in(cluster)
-    known = {kind.name for kind in cluster.gpu_types}
+    known = _kinds_in(cluster)
     issues = [issue for k, job in enumerate(jobs) for issue in job_issues(f"/jobs/{k}", job, known, type_of)]
-    counts = Counter(job.id for job in jobs)
-    issues += [
-        Issue(
-            code="duplicate_id",
-            pointer=f"/jobs/{k}/id",
-            detail=f"{job.id!r} occurs {counts[job.id]} times; job ids must be unique",
-        )
-        for k, job in enumerate(jobs)
-        if counts[job.id] > 1
-    ]
+    if len({job.id for job in jobs}) < len(jobs):
+        counts = Counter(job.id for job in jobs)
+        issues += [
+            Issue(
+                code="duplicate_id",
+                pointer=f"/jobs/{k}/id",
+                detail=f"{job.id!r} occurs {counts[job.id]} times; job ids must be unique",
+            )
+            for k, job in enumerate(jobs)
+            if counts[job.id] > 1
+        ]
     issues += _current_issues(cluster, jobs)
     return issues
 
@@ -82,13 +94,19 @@ def snapshot_issues(cluster: Cluster, jobs: tuple[Job, ...]) -> list[Issue]:
 def snapshot_warnings(snapshot: Snapshot) -> list[Issue]:
     """What is odd about a snapshot, which is legal."""
     issues = [*calendar_warnings(snapshot.cluster, snapshot.calendar), *_belonging_warnings(snapshot)]
-    if any(node.state is NodeState.DOWN for node in snapshot.cluster.nodes):
+    if _has_down(snapshot.cluster):
         issues += _current_issues(snapshot.cluster, snapshot.jobs)
     return issues
 
 
+_entry_of = attrgetter("calendar_entry")
+
+
 def _belonging_warnings(snapshot: Snapshot) -> Iterator[Issue]:
     """Jobs of reservations that there are not: those that are over leave the calendar before their jobs leave."""
+    entries = list(map(_entry_of, snapshot.jobs))
+    if entries.count(None) == len(entries):
+        return
     reservations = {entry.name for entry in snapshot.calendar if entry.kind is EntryKind.RESERVATION}
     for k, job in [(k, job) for k, job in enumerate(snapshot.jobs) if job.calendar_entry is not None]:
         if job.calendar_entry not in reservations:

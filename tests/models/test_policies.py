@@ -64,7 +64,7 @@ def test_what_it_ignores_are_fields_of_jobs_that_may_be_left_out(policy: Policy)
     ("code", "banned"),
     [
         ("import models.policies, solver.registry", (*HEAVY, "numpy", "scipy")),
-        ("import models.validation as v; [v.resolve_name(p.issues) for p in v.POLICIES.values()]", HEAVY),
+        ("import models.validation as v; [v.named(p.issues) for p in v.POLICIES.values()]", HEAVY),
     ],
     ids=["names and documentation", "validation"],
 )

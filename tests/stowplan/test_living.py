@@ -69,7 +69,7 @@ def test_nothing_is_left_of_what_two_threads_put_at_once_in_two_maps(monkeypatch
     before = len(living._alive)
     _put_by_two_threads(maps)
     gc.collect()
-    assert [len(known._found) for known in maps] == [0, 0]
+    assert [len(known.by_id) for known in maps] == [0, 0]
     assert len(living._alive) == before
 
 
@@ -84,12 +84,12 @@ def test_nothing_is_left_of_what_two_threads_put_at_once_in_one_map() -> None:
             return is_there
 
     known: OfLiving[Thing, int] = OfLiving()
-    known._found = Found()
+    known.by_id = Found()
     before = len(living._alive)
     # An error when it goes would fail the test, too.
     _put_by_two_threads((known, known))
     gc.collect()
-    assert len(known._found) == 0
+    assert len(known.by_id) == 0
     assert len(living._alive) == before
 
 
@@ -97,7 +97,7 @@ def test_an_entry_that_was_left_behind_is_nobody_elses() -> None:
     known: OfLiving[Thing, str] = OfLiving()
     gone, new = Thing(1.0), Thing(2.0)
     known.put(gone, "gone")
-    known._found[id(new)] = known._found[id(gone)]
+    known.by_id[id(new)] = known.by_id[id(gone)]
     del gone
     assert known.get(new) is None
     known.put(new, "new")

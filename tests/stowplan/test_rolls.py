@@ -6,6 +6,7 @@ import random
 import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,7 @@ class Finder:
 def test_sequences_that_follow_one_another_are_found_as_if_each_were_the_first(seed: int) -> None:
     rng = random.Random(seed)  # noqa: S311 - no secret
     rolls: Rolls[Owner, Thing] = Rolls()
-    things = tuple(Thing(k) for k in range(rng.randrange(40)))
+    things = tuple(Thing(k) for k in range(rng.randrange(rng.choice([40, 200]))))
     others, by, times = [object() for _ in range(3)], object(), 1
     finder = Finder()
     owners: list[Owner] = []
@@ -126,7 +127,55 @@ def test_rows_of_arrays_may_stand_beside_records() -> None:
         asked.clear()
 
 
-def test_a_roll_goes_with_its_owner_and_no_roll_keeps_those_before_the_last() -> None:
+def test_what_is_as_it_was_in_the_sequence_before_is_the_very_array() -> None:
+    rolls: Rolls[Owner, Thing] = Rolls()
+    first = Owner(tuple(Thing(k) for k in range(3)))
+    same = Owner((first.things[0], Thing(1), first.things[2]))
+
+    def found(owner: Owner, kind: type, value: object) -> NDArray[Any]:
+        return rolls.of(owner, owner.things).each(kind.__name__, kind, lambda rows: (value for _ in rows))
+
+    for kind, value, now, is_same in (
+        (np.bool_, True, True, True),
+        (np.int64, 3, 3, True),
+        (np.int32, 3, 4, False),
+        (np.object_, "a", "a", True),
+        # Which are equal.
+        (np.float64, 0.0, -0.0, False),
+    ):
+        before, after = found(first, kind, value), found(same, kind, now)
+        assert (after is before) == is_same
+        assert [str(each) for each in after] == [str(value), str(now), str(value)]
+        assert not after.flags.writeable
+
+
+@pytest.mark.parametrize("num_rows", [3, 100, 5000])
+def test_arrays_are_compared_by_row_however_many_there_are(num_rows: int) -> None:
+    first = tuple(Thing(k) for k in range(num_rows))
+    kinds = {
+        "flat": np.arange(float(num_rows)),
+        "wide": np.arange(2.0 * num_rows).reshape(-1, 2),
+        # Equal, and not the same.
+        "objects": objects(([k] for k in range(num_rows)), num_rows),
+    }
+    for before, is_turned in product(kinds.values(), (False, True)):
+        now = before.copy()
+        now[1] = [1] if before.dtype == np.object_ else -1.0
+        asked: list[list[int]] = []
+
+        def find(rows: list[int], asked: list[list[int]] = asked) -> Iterator[int]:
+            asked.append(rows)
+            return iter(rows)
+
+        roll = Roll(first)
+        for each in (before, before.copy()):
+            roll.each("rows", np.int64, find, beside=(each,))
+        after = Roll(first[::-1] if is_turned else first, roll)
+        after.each("rows", np.int64, find, beside=(now[::-1] if is_turned else now,))
+        assert asked[1:] == [[num_rows - 2 if is_turned else 1]]
+
+
+def test_a_roll_goes_with_its_owner_and_no_roll_keeps_those_before_it() -> None:
     rolls: Rolls[Owner, Thing] = Rolls()
     kept = Thing(0)
     owners = [Owner((kept, Thing(k))) for k in range(1, 5)]
@@ -135,8 +184,8 @@ def test_a_roll_goes_with_its_owner_and_no_roll_keeps_those_before_the_last() ->
         rolls.of(owner, owner.things).each("nothing", np.bool_, lambda rows: (False for _ in rows))
     del owner, owners[:3]
     gc.collect()
-    # The last roll takes over from the one before.
-    assert [each() is None for each in gone] == [True, True, False, False]
+    # The last roll takes over what was found, and not of whom.
+    assert [each() is None for each in gone] == [True, True, True, False]
     owners.clear()
     gc.collect()
     assert all(each() is None for each in gone)

@@ -21,7 +21,7 @@ from models.configurations import ConfigurationSet
 from models.performance.goodput.matrix import GoodputMatrix
 from models.placement.check import given_to, machines_of
 from models.plan import JobAllocation, Plan
-from models.roll import roll_of
+from models.roll import roll_of, rows_that_say
 from models.wording import counted
 from models.workload import Adaptivity, Job, Snapshot
 from stowplan.arrays import FloatVector, IntMatrix, IntVector, Mask
@@ -263,9 +263,7 @@ class _Audit:
     def _pinned_columns(self) -> IntVector:
         """`_pinned_to` (J,)."""
         columns = np.full(len(self._jobs), -1, dtype=np.int64)
-        jobs = self._jobs
-        may_be = self._roll.each("not preemptible", np.bool_, lambda rows: (not jobs[i].preemptible for i in rows))
-        for i in np.flatnonzero(may_be).tolist():
+        for i in rows_that_say(self._snapshot, "preemptible"):
             columns[i] = self._pinned_to(i)
         return columns
 

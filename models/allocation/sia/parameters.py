@@ -8,6 +8,7 @@ from enum import StrEnum
 from models.allocation.parameter_checks import raise_for_prices
 from models.policy import Parameters
 from stowplan.errors import InputError
+from stowplan.pickling import quickly_pickled
 
 
 class SiaObjective(StrEnum):
@@ -19,6 +20,7 @@ class SiaObjective(StrEnum):
     GIVEN_COSTS = "given_costs"
 
 
+@quickly_pickled
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiaParameters(Parameters):
     """Parameters of Sia section 3.4, with the paper's defaults.

@@ -19,12 +19,13 @@ from models.performance.goodput.matrix import evaluate
 from models.performance.goodput.sharing import shared_jobs, sharing_issues
 from models.performance.goodput.spec import GoodputTable
 from models.placement.occupancy import Occupancy, occupancy
-from models.roll import reserves, roll_of
+from models.roll import roll_of, rows_that_say, some_say
 from models.wording import counted
 from models.workload import Adaptivity, Job, Reservation, Snapshot
 from stowplan.arrays import Mask
 from stowplan.errors import InputError, Issue, Severity
-from topology.cluster import NodeState
+from stowplan.living import found_once
+from topology.cluster import Cluster, NodeState
 
 
 def policy_issues(snapshot: Snapshot, parameters: SiaParameters) -> list[Issue]:
@@ -54,18 +55,27 @@ def goodput_policy_issues(snapshot: Snapshot, parameters: SiaParameters, policy:
     # Performance is asked only where it is known to be sound.
     asked = {
         k: reservation
-        for k in np.flatnonzero(reserves(snapshot) & ~is_faulty).tolist()
-        if (reservation := jobs[k].reservation) and jobs[k].performance and jobs[k].id not in taken.pinned
+        for k in rows_that_say(snapshot, "reservation")
+        if not is_faulty[k]
+        and (reservation := jobs[k].reservation)
+        and jobs[k].performance
+        and jobs[k].id not in taken.pinned
     }
     for k in _cannot_run({k: (shared[k], reservation) for k, reservation in asked.items()}, configurations):
         faults[k] = [_reservation_cannot_run(k, shared[k], asked[k])]
-    takes_work = all(node.state is NodeState.UP for node in snapshot.cluster.nodes)
+    takes_work = _takes_work(snapshot.cluster)
     for k in sorted(faults) if takes_work else range(len(jobs)):
         issues += faults.get(k, ())
         if not takes_work and jobs[k].id in taken.running:
             issues += _placement_warnings(f"/jobs/{k}", jobs[k], snapshot, taken)
     issues += [*_remaining_warnings(snapshot, parameters, policy), *_rank_warnings(snapshot)]
     return [*issues, *degree_warnings(snapshot, policy)]
+
+
+@found_once
+def _takes_work(cluster: Cluster) -> bool:
+    """Whether every node takes work."""
+    return all(node.state is NodeState.UP for node in cluster.nodes)
 
 
 def _job_issues(
@@ -115,24 +125,26 @@ def _kind_issues(pointer: str, job: Job, parameters: SiaParameters, policy: str,
 
 def _remaining_warnings(snapshot: Snapshot, parameters: SiaParameters, policy: str) -> Iterator[Issue]:
     """What is said of how much is left of jobs and is not used, or used and not said: once, at the first job."""
-    jobs, roll = snapshot.jobs, roll_of(snapshot)
-    says = roll.each(
-        "says what is left", np.bool_, lambda rows: (jobs[k].remaining_iterations is not None for k in rows)
+    jobs = snapshot.jobs
+    if parameters.objective is not SiaObjective.COMPLETION_TIME:
+        said = rows_that_say(snapshot, "remaining_iterations")
+        if said:
+            yield Issue(
+                code="ignored_field",
+                pointer=f"/jobs/{said[0]}/remaining_iterations",
+                detail=f"is not used with the objective {parameters.objective}, and is given for "
+                f"{counted(len(said), 'job')}; used with completion_time",
+                severity=Severity.WARNING,
+            )
+        return
+    lacks = roll_of(snapshot).each(
+        "lacks work", np.bool_, lambda rows: (remaining_samples(jobs[k]) is None for k in rows)
     )
-    lacks = roll.each("lacks work", np.bool_, lambda rows: (remaining_samples(jobs[k]) is None for k in rows))
-    said, unknown = np.flatnonzero(says).tolist(), np.flatnonzero(lacks).tolist()
+    unknown = np.flatnonzero(lacks).tolist()
     by_life = policy == "horizon"
     if by_life:
         unknown = [k for k in unknown if residual_s(jobs[k]) is None]
-    if parameters.objective is not SiaObjective.COMPLETION_TIME and said:
-        yield Issue(
-            code="ignored_field",
-            pointer=f"/jobs/{said[0]}/remaining_iterations",
-            detail=f"is not used with the objective {parameters.objective}, and is given for "
-            f"{counted(len(said), 'job')}; used with completion_time",
-            severity=Severity.WARNING,
-        )
-    if parameters.objective is SiaObjective.COMPLETION_TIME and unknown:
+    if unknown:
         assumed = "as much as the median of the others"
         if len(unknown) == len(jobs):
             assumed = "the same, by weight"
@@ -150,6 +162,8 @@ def _remaining_warnings(snapshot: Snapshot, parameters: SiaParameters, policy: s
 
 def _rank_warnings(snapshot: Snapshot) -> Iterator[Issue]:
     """Whose ranks may be told to swap GPUs although the job stays: once, at the first job."""
+    if not some_say(snapshot, "transformer", "operators"):
+        return
     jobs = snapshot.jobs
 
     def is_unknown(job: Job) -> bool:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from models.configurations import ConfigurationSet
 from models.performance.goodput.matrix import GoodputMatrix, KnownPairs, evaluate
 from models.performance.goodput.sharing import shared_jobs
-from models.roll import roll_of, row_of
+from models.roll import roll_of, row_of, say
 from models.workload import Adaptivity, Job, Snapshot
 from stowplan.arrays import IntVector, Mask
 from stowplan.rolls import objects
@@ -53,12 +53,11 @@ class _Asked:
         """The jobs, with what tells them apart."""
         jobs, roll, shared = snapshot.jobs, roll_of(snapshot), shared_jobs(snapshot)
         performances = roll.each("performance", np.object_, lambda rows: (jobs[j].performance for j in rows))
-        elastic = Adaptivity.ELASTIC
         return cls(
             jobs=shared,
             row_of=row_of(snapshot),
             performances=performances if shared is jobs else objects([job.performance for job in shared], len(jobs)),
-            is_elastic=roll.each("is elastic", np.bool_, lambda rows: (jobs[j].adaptivity is elastic for j in rows)),
+            is_elastic=~say(snapshot, "adaptivity"),
             configurations=configurations,
         )
 

@@ -7,10 +7,8 @@ observed. Batch range and gradient statistics stay each job's own: step times do
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from models.performance.goodput.spec import GoodputObservations
-from models.roll import roll_of
+from models.roll import has_observations
 from models.workload import Job, Snapshot
 from stowplan.errors import Issue
 
@@ -30,13 +28,7 @@ def with_shared_observations(jobs: Sequence[Job]) -> Sequence[Job]:
 
 def shared_jobs(snapshot: Snapshot) -> Sequence[Job]:
     """`with_shared_observations` of the jobs of a snapshot; the very jobs where none shares any."""
-    jobs = snapshot.jobs
-    shares = roll_of(snapshot).each(
-        "has observations",
-        np.bool_,
-        lambda rows: (isinstance(jobs[k].performance, GoodputObservations) for k in rows),
-    )
-    return with_shared_observations(jobs) if shares.any() else jobs
+    return with_shared_observations(snapshot.jobs) if has_observations(snapshot) else snapshot.jobs
 
 
 def sharing_issues(jobs: Sequence[Job]) -> Iterator[Issue]:

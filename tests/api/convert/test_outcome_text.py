@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from api.convert import outcome_text as writing
 from api.convert.outcome import outcome_to_document
 from api.convert.outcome_text import outcome_text
-from models.plan import Change, ChangeReason, JobAllocation, Plan, PlanOutcome, ScoreTerm
+from models.plan import Change, ChangeReason, JobAllocation, Plan, PlanOutcome, ScoreTerm, UnplacedJob
 from models.workload import Job, NodeGpus, Snapshot
 from solver.result import TerminationReason
 from tests.api.convert.test_convert import outcome_with_everything
@@ -48,8 +48,27 @@ def plans(draw: st.DrawFn) -> tuple[PlanOutcome, Snapshot]:
         for name in names
     ]
     score = [ScoreTerm(term="utility", job_id=draw(st.none() | NAMES), value=draw(FLOATS)) for _ in names]
-    plan = Plan(allocations=tuple(allocations), unplaced=(), score=tuple(score))
-    outcome = replace(outcome_with_everything(), plan=plan, conflicts=("row[x]",))
+    unplaced = [
+        UnplacedJob(
+            job_id=draw(NAMES),
+            reason="capacity",
+            detail=draw(st.text(max_size=4)),
+            counts={"free_gpus.a": draw(st.integers(0, 9))},
+            remedy="wait",
+            preempted=draw(st.booleans()),
+        )
+        for _ in range(draw(st.integers(0, 2)))
+    ]
+    plan = Plan(allocations=tuple(allocations), unplaced=tuple(unplaced), score=tuple(score))
+    outcome = replace(
+        outcome_with_everything(),
+        termination=draw(st.sampled_from([TerminationReason.OPTIMAL, TerminationReason.FEASIBLE])),
+        plan=plan,
+        objective=draw(FLOATS | st.integers(-3, 3)),
+        bound=draw(st.none() | FLOATS),
+        conflicts=("row[x]",),
+        prices=draw(st.dictionaries(NAMES, FLOATS, max_size=2)),
+    )
     nodes = (node(f"n{k}") for k in range(4))
     return outcome, Snapshot(cluster=cluster(*nodes), jobs=tuple(jobs))
 

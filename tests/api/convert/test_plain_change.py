@@ -3,6 +3,7 @@
 import copy
 import json
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from api.convert.plain_change import SnapshotInParts, plain_change
 from api.convert.snapshot import snapshot_from_document
 from api.reading.packed import body_of
 from api.schemas.snapshot import SNAPSHOT, ChangedSnapshot
+from api.store.texts import Body
 from stowplan.errors import InputError
 from tests.api.requests import Json, sia_request, table_job
 from tests.growth import work
@@ -72,6 +74,7 @@ def random_change(base: SnapshotInParts, rng: random.Random, new_id: int) -> Cha
 def test_rounds_of_changes_are_what_the_documents_make_of_them(seed: int) -> None:
     rng = random.Random(seed)  # noqa: S311 - no secret
     base = parts(snapshot_json(12))
+    assert base.are_written
     num_plain = 0
     for round_ in range(30):
         source = random_change(base, rng, round_)
@@ -84,11 +87,28 @@ def test_rounds_of_changes_are_what_the_documents_make_of_them(seed: int) -> Non
             assert found is None
             continue
         assert found is not None
+        assert body_of(found) == replace(Body.of(expected.model_dump_json()), data=body_of(found).data)
         assert body_of(found).text == expected.model_dump_json()
         assert found.snapshot == whole
         num_plain += 1
         base = found
     assert num_plain > 10
+
+
+def test_a_job_of_an_earlier_version_that_changes_gets_the_fields_that_it_lacks() -> None:
+    whole = SNAPSHOT.validate_json(json.dumps(snapshot_json(3))).model_dump_json()
+    earlier = whole.replace(',"running_s":null', "")
+    base = SnapshotInParts.read(earlier)
+    assert earlier != whole
+    assert base is not None
+    assert not base.are_written
+    for _ in range(2):
+        source = change(jobs={"j1": {"age_s": 5}})
+        base = plain_change(source, base)
+        assert base is not None
+        assert base.snapshot == snapshot_from_document(changed_snapshot(source, SNAPSHOT.validate_json(whole)))
+        texts = [json.loads(text) for text in base.jobs[0].texts]
+        assert ["running_s" in text for text in texts] == [False, True, False]
 
 
 def test_what_has_not_changed_is_not_built_again() -> None:
@@ -102,6 +122,7 @@ def test_what_has_not_changed_is_not_built_again() -> None:
         node is before
         for node, before in zip(found.snapshot.cluster.nodes[:3], base.snapshot.cluster.nodes[:3], strict=True)
     )
+    assert found.snapshot.jobs[0].performance is base.snapshot.jobs[1].performance
     same = plain_change(change(remove_jobs=["j0"]), base)
     assert same is not None
     assert same.snapshot.cluster is base.snapshot.cluster
@@ -136,11 +157,11 @@ def test_what_is_wrong_or_not_plain_is_left_to_the_documents(said: Json) -> None
 def test_only_texts_as_they_are_written_here_are_taken_apart() -> None:
     whole = SNAPSHOT.validate_json(json.dumps(snapshot_json(3)))
     snapshot, text = snapshot_from_document(whole), whole.model_dump_json()
-    known = SnapshotInParts.of(snapshot, text)
+    known = SnapshotInParts.of(snapshot, text, is_written=False)
     assert known is not None
     assert body_of(known).text == text
-    assert SnapshotInParts.of(snapshot, json.dumps(json.loads(text))) is None
-    assert SnapshotInParts.of(snapshot, text[:-1]) is None
+    assert SnapshotInParts.of(snapshot, json.dumps(json.loads(text)), is_written=False) is None
+    assert SnapshotInParts.of(snapshot, text[:-1], is_written=False) is None
     dated = whole.model_copy(update={"taken_at": "2026-12-01T06:00:00Z"}).model_dump_json(warnings=False)
     assert SnapshotInParts.read(dated) is None
 
