@@ -29,7 +29,7 @@ _JOB = msgspec.json.Decoder(compiled(JobDoc))
 _CLUSTER = msgspec.json.Decoder(compiled(ClusterDoc))
 BEFORE_CLUSTER, BEFORE_JOBS = b'{"cluster":', b',"jobs":['
 # What is compressed anew where one job changes.
-_TOGETHER = 8
+_TOGETHER = 16
 _ID = "id"
 
 
