@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 
+from stowplan.living import found_once
 from topology.cluster import Cluster
 
 _Path = tuple[str, ...]
@@ -19,6 +20,12 @@ _Path = tuple[str, ...]
 def fractions_of(cluster: Cluster) -> tuple[float, ...]:
     """Fractions by the number of common units: the core's, then those of the tiers."""
     return (cluster.core_bandwidth_fraction, *(tier.bandwidth_fraction for tier in cluster.tiers))
+
+
+@found_once
+def has_all_bandwidth(cluster: Cluster) -> bool:
+    """Whether any nodes have all of the bandwidth between them, wherever they are."""
+    return all(fraction == 1.0 for fraction in fractions_of(cluster))
 
 
 def num_shared(a: _Path, b: _Path) -> int:

@@ -9,6 +9,8 @@ def change_of(cluster: Cluster, before: Slices | None, after: Slices) -> Change:
     """The kind of change; `before` None for a job that does not run."""
     if before is None:
         return Change.STARTED
+    if before == after:
+        return Change.KEPT
     if gpu_type_of(cluster, before) != gpu_type_of(cluster, after):
         return Change.RETYPED
     if num_gpus_of(before) != num_gpus_of(after):

@@ -94,8 +94,9 @@ def score_violations(
 
 
 def is_right_score(found: FloatVector, expected: FloatVector, objective: float) -> bool:
-    """Whether the values `found` of the terms (J,), nan for a wrong one, are those `expected` (J,), and add up."""
-    beyond = np.abs(found - expected) - TOLERANCE * np.maximum(1.0, np.maximum(np.abs(found), np.abs(expected)))
+    """Whether the values `found` of the terms (J,), nan for a wrong one, are certainly those `expected` (J,), and add
+    up."""
+    beyond = np.abs(found - expected) - TOLERANCE * np.maximum(1.0, np.abs(expected))
     return bool((beyond <= 0).all()) and _is_close(objective, math.fsum(expected.tolist()))
 
 

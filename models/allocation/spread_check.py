@@ -32,6 +32,8 @@ class SpreadAudit:
 
     def here(self, allocation: JobAllocation) -> float:
         """Share of the nodes of an allocation: that of its worst pair."""
+        if len(allocation.gpus) < 2:
+            return 1.0
         return self.of(part.node for part in allocation.gpus)
 
     def of(self, names: Iterable[str]) -> float:

@@ -7,9 +7,8 @@ allocations came about. Pointers are relative to a document with `allocations` (
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import accumulate, repeat
-from operator import attrgetter, is_not
+from itertools import accumulate, chain, repeat
+from operator import attrgetter, is_
 from typing import Any
 
 import numpy as np
@@ -17,10 +16,10 @@ from numpy.typing import NDArray
 
 from models.parallel_plan import Gpu
 from models.plan import JobAllocation
-from models.roll import reserves, roll_of, row_of
+from models.roll import is_preemptible, reserves, roll_of, row_of
 from models.wording import counted
 from models.workload import Adaptivity, Job, NodeGpus, Snapshot
-from stowplan.arrays import IntVector, Mask
+from stowplan.arrays import Mask
 from stowplan.errors import Issue, pointer_of
 from stowplan.living import OfUnchanged, found_once
 from stowplan.rolls import objects
@@ -49,13 +48,13 @@ def placement_violations(
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Machines:
     """Nodes by id, and those that are down; GPUs of the largest node of each type. With the GPUs of all nodes one
-    behind the other: the first of each node, and those (n,) of outside work."""
+    behind the other: the first of each node, and those of outside work."""
 
     nodes: Mapping[str, Node]
     down: Set[str]
     largest: Mapping[str, int]
     first: Mapping[str, int]
-    outside: IntVector
+    outside: Sequence[int]
 
 
 @found_once
@@ -71,7 +70,7 @@ def machines_of(cluster: Cluster) -> Machines:
         down={node.id for node in nodes if node.state is NodeState.DOWN},
         largest=largest,
         first=first,
-        outside=np.array(outside, dtype=np.int64),
+        outside=outside,
     )
 
 
@@ -94,35 +93,41 @@ class _Placement:
         self._nodes = self._machines.nodes
         self._whole_nodes = whole_nodes
         jobs, down = snapshot.jobs, self._machines.down
-        stays = roll_of(snapshot).each(
-            "stays",
-            np.bool_,
-            lambda rows: (
-                (not job.preemptible or job.id in staying) and _runs(job, down) for job in map(jobs.__getitem__, rows)
-            ),
-            same=(snapshot.cluster,),
-            equal=frozenset(staying),
-        )
-        self._stays: Mask = stays
-        self._pinned = {jobs[i].id: _canonical(jobs[i].current or ()) for i in np.flatnonzero(stays).tolist()}
+        self._stays: Mask = np.zeros(len(jobs), dtype=np.bool_)
+        # Most clusters have no job that stays.
+        if staying or not is_preemptible(snapshot).all():
+            self._stays = roll_of(snapshot).each(
+                "stays",
+                np.bool_,
+                lambda rows: (
+                    (not job.preemptible or job.id in staying) and _runs(job, down)
+                    for job in map(jobs.__getitem__, rows)
+                ),
+                same=(snapshot.cluster,),
+                equal=frozenset(staying),
+            )
+        self._pinned = {jobs[i].id: _canonical(jobs[i].current or ()) for i in self._stays.nonzero()[0].tolist()}
 
     @property
     def is_legal(self) -> bool:
         """Whether no rule is broken."""
         snapshot, roll = self._snapshot, roll_of(self._snapshot)
         given = given_to(snapshot, self._allocations)
-        if given is None or not given[self._stays | reserves(snapshot)].all():
+        if given is None:
+            return False
+        must_run = (self._stays | reserves(snapshot)).nonzero()[0].tolist()
+        if must_run and not given[must_run].all():
             return False
         first = self._machines.first
 
-        def places(rows: list[int]) -> Iterator[IntVector | None]:
-            """The GPUs of each allocation, all of which are there; None where it is not legal by itself."""
-            for allocation in given[rows]:
+        def places(rows: list[int]) -> Iterator[tuple[int, ...] | None]:
+            """GPUs of allocations, which are there where these are legal; None of others."""
+            for allocation in given[rows].tolist():
                 if allocation is not None and any(self._faults(0, allocation)):
                     yield None
                 else:
                     parts = () if allocation is None else allocation.gpus
-                    yield np.array([first[part.node] + gpu for part in parts for gpu in part.gpus], dtype=np.int64)
+                    yield tuple([first[part.node] + gpu for part in parts for gpu in part.gpus])
 
         used = roll.each(
             "places",
@@ -132,11 +137,11 @@ class _Placement:
             equal=self._whole_nodes,
             beside=(given, self._stays),
         ).tolist()
-        if not all(map(is_not, used, repeat(None))):
+        if any(map(is_, used, repeat(None))):
             return False
-        # Each has its own once.
-        every = np.concatenate([self._machines.outside, *used])
-        return bool(np.bincount(every).max(initial=0) <= 1)
+        # Each is used once.
+        every = [*self._machines.outside, *chain.from_iterable(used)]
+        return len(set(every)) == len(every)
 
     def violations(self) -> list[Issue]:
         """Every rule that is broken."""
@@ -153,16 +158,13 @@ class _Placement:
             *others,
         ]
 
-    @cached_property
-    def _jobs(self) -> Mapping[str, Job]:
-        return {job.id: job for job in self._snapshot.jobs}
-
     def _faults(self, k: int, allocation: JobAllocation) -> tuple[list[Issue], list[Issue]]:
         """Faults of one allocation: how it is split over nodes, and all others."""
         pointer, nodes, pinned = f"/allocations/{k}", self._nodes, self._pinned
         is_free = self._whole_nodes and allocation.job_id not in pinned
         split = list(_split_violations(pointer, allocation, nodes, self._machines.largest)) if is_free else []
-        job = self._jobs.get(allocation.job_id)
+        row = row_of(self._snapshot).get(allocation.job_id)
+        job = None if row is None else self._snapshot.jobs[row]
         return split, list(_allocation_violations(pointer, allocation, job, nodes, pinned))
 
 

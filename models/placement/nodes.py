@@ -36,7 +36,6 @@ from models.roll import roll_of, row_of
 from models.workload import Snapshot
 from stowplan.arrays import IntMatrix, IntVector
 from stowplan.living import found_once
-from stowplan.rolls import objects
 from topology.arrays import cluster_arrays
 from topology.bandwidth import fractions_of, group_fraction
 from topology.cluster import Cluster
@@ -77,20 +76,21 @@ def assign_gpus(
     ValueError
         When the choice breaks the placeability rows, so that no placement exists.
     """
-    node_sizes = whole_node_sizes(configurations)
-    nodes = snapshot.cluster.nodes
-    units = cluster_arrays(snapshot.cluster).units
-    fractions = fractions_of(snapshot.cluster)
+    cluster, node_sizes = snapshot.cluster, whole_node_sizes(configurations)
 
     def share(chosen: Sequence[int]) -> float:
-        return group_fraction(fractions, [nodes[node].path for node in chosen])
+        return group_fraction(fractions_of(cluster), [cluster.nodes[node].path for node in chosen])
 
     homes = homes or Homes()
     demands = _demands(snapshot, configurations, choice, taken, homes.moved)
-    members = _members(snapshot.cluster)
+    members = _members(cluster)
     placed: dict[str, Slices] = {}
     for t, name in enumerate(configurations.gpu_types):
-        if demands[t]:
+        if not homes.within and all(demand.stays for demand in demands[t]):
+            # They have all that they need, each its own: there is nothing to place.
+            placed |= {demand.job_id: demand.now for demand in demands[t]}
+        else:
+            units = cluster_arrays(cluster).units
             pool = Pool(
                 node_size=int(node_sizes[t]),
                 sizes=members[name],
@@ -157,7 +157,8 @@ def _demands(
             stays=same and legal and job_id not in moved,
         )
 
-    row, ids = row_of(snapshot), list(row_of(snapshot))
+    row = row_of(snapshot)
+    ids = list(row)
     asked = np.fromiter(map(row.__getitem__, choice), np.int64, len(choice))
     chosen = np.full(len(ids), -1, dtype=np.int64)
     chosen[asked] = list(choice.values())
@@ -167,7 +168,7 @@ def _demands(
         lambda rows: (demand(ids[k], int(chosen[k])) if chosen[k] >= 0 else None for k in rows),
         same=(snapshot.cluster, configurations),
         equal=(free, frozenset(moved)),
-        beside=(chosen, objects(map(taken.running.get, ids), len(ids))),
+        beside=(chosen, taken.held),
     )[asked]
     kind = configurations.type_index[chosen[asked]]
     return [known[kind == t].tolist() for t in range(len(configurations.gpu_types))]

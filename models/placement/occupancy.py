@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import compress
 from operator import attrgetter
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from models.roll import roll_of, row_of, rows_that_say
 from models.workload import Job, NodeGpus, Snapshot
@@ -28,12 +30,14 @@ class Occupancy:
     free_masks: per node the GPUs that the plan may hand out: not in use by outside work, not held by a pinned job,
     none on drained and down nodes. GPUs of other running jobs are free: the plan may preempt them.
     running: job id -> where it runs; a job with a node that is down does not run, it is planned as waiting.
+    held: the same of each job (J,) of the snapshot, as objects, nothing for one that does not run; read-only.
     pinned: ids of the non-preemptible running jobs; they keep exactly their GPUs, also on drained nodes.
     """
 
     node_index: Mapping[str, int]
     free_masks: tuple[int, ...]
     running: Mapping[str, Slices]
+    held: NDArray[Any]
     pinned: frozenset[str]
 
     def keepable(self, job_id: str) -> bool:
@@ -44,10 +48,18 @@ class Occupancy:
         return job_id in self.pinned or all(mask & ~self.free_masks[node] == 0 for node, mask in slices)
 
     def is_pinned(self, jobs: Sequence[Job]) -> Mask:
-        """Whether each job (J,) is pinned."""
+        """Whether each job (J,) is pinned; read-only."""
         if not self.pinned:
-            return np.zeros(len(jobs), dtype=np.bool_)
+            # Nearly always, and asked several times.
+            return _none_of(len(jobs))
         return np.array([job.id in self.pinned for job in jobs], dtype=np.bool_)
+
+
+@lru_cache(maxsize=16)
+def _none_of(count: int) -> Mask:
+    none = np.zeros(count, dtype=np.bool_)
+    none.setflags(write=False)
+    return none
 
 
 _read: OfUnchanged[Snapshot, Occupancy] = OfUnchanged()
@@ -63,7 +75,8 @@ def occupancy(snapshot: Snapshot, *, all_stay: bool = False) -> Occupancy:
 
 
 def _occupancy(snapshot: Snapshot, *, all_stay: bool) -> Occupancy:
-    running = running_jobs(snapshot)
+    held = _held(snapshot)
+    running = _by_id(snapshot, held)
     pinned = frozenset(running)
     if not all_stay:
         pinned &= {snapshot.jobs[row].id for row in rows_that_say(snapshot, "preemptible")}
@@ -72,7 +85,7 @@ def _occupancy(snapshot: Snapshot, *, all_stay: bool) -> Occupancy:
         for node, mask in running[job_id]:
             free_masks[node] &= ~mask
     index = node_index(snapshot.cluster)
-    return Occupancy(node_index=index, free_masks=tuple(free_masks), running=running, pinned=pinned)
+    return Occupancy(node_index=index, free_masks=tuple(free_masks), running=running, held=held, pinned=pinned)
 
 
 @found_once
@@ -102,21 +115,34 @@ def _down_in(cluster: Cluster) -> Set[str]:
 
 def running_jobs(snapshot: Snapshot) -> Mapping[str, Slices]:
     """`running` of the occupancy alone."""
+    return _by_id(snapshot, _held(snapshot))
+
+
+def _by_id(snapshot: Snapshot, held: NDArray[Any]) -> Mapping[str, Slices]:
+    slices = held.tolist()
+    return dict(compress(zip(row_of(snapshot), slices, strict=True), slices))
+
+
+def _held(snapshot: Snapshot) -> NDArray[Any]:
+    """Where jobs (J,) run; nothing where a node of theirs is down."""
     jobs, cluster = snapshot.jobs, snapshot.cluster
     index = node_index(cluster)
 
     def held(rows: list[int]) -> Iterator[Slices]:
-        """Where jobs run; nothing where a node of theirs is down."""
         down = _down_in(cluster)
         for row in rows:
             current = jobs[row].current
-            if not current or any(part.node in down for part in current):
+            if not current or (down and any(part.node in down for part in current)):
                 yield ()
             else:
                 yield _slices(current, index)
 
-    slices = roll_of(snapshot).each("held", np.object_, held, same=(cluster,)).tolist()
-    return dict(compress(zip(row_of(snapshot), slices, strict=True), slices))
+    return roll_of(snapshot).each("held", np.object_, held, same=(cluster,))
+
+
+@found_once
+def _down_in(cluster: Cluster) -> Set[str]:
+    return {node.id for node in cluster.nodes if node.state is NodeState.DOWN}
 
 
 def _slices(current: tuple[NodeGpus, ...], node_index: Mapping[str, int]) -> Slices:

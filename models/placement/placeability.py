@@ -39,12 +39,12 @@ import numpy as np
 
 from models.configurations import ConfigurationSet
 from stowplan.arrays import IntMatrix, IntVector, Mask
-from stowplan.living import OfUnchanged, found_once
+from stowplan.living import Living, OfUnchanged, found_once
 from topology.cluster import Cluster, Node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PlaceabilityRows:
+class PlaceabilityRows(Living):
     """m rows over C configurations: coefficients int64 (m, C); limits, gpus_per_unit int64 (m,).
 
     A choice that takes configuration c `counts[c]` times can be placed exactly when `coefficients @ counts <= limits`.
@@ -57,8 +57,8 @@ class PlaceabilityRows:
     gpus_per_unit: IntVector
 
     def fits_alone(self) -> Mask:
-        """Whether each configuration (C,) can be placed when nothing else is chosen."""
-        return np.asarray((self.coefficients <= self.limits[:, None]).all(axis=0), dtype=np.bool_)
+        """Whether each configuration (C,) can be placed when nothing else is chosen; read-only."""
+        return _fits_alone(self)
 
     def needs(self, c: int) -> list[tuple[int, int]]:
         """Rows, and how much of each configuration `c` takes."""
@@ -71,6 +71,13 @@ class PlaceabilityRows:
         slack = self.limits - self.coefficients @ counts
         over = np.where(self.coefficients > 0, self.coefficients - slack[:, None], 0) * self.gpus_per_unit[:, None]
         return np.asarray(np.maximum(over, 0).max(axis=0, initial=0), dtype=np.int64)
+
+
+@found_once
+def _fits_alone(rows: PlaceabilityRows) -> Mask:
+    fits = np.asarray((rows.coefficients <= rows.limits[:, None]).all(axis=0), dtype=np.bool_)
+    fits.setflags(write=False)
+    return fits
 
 
 @found_once

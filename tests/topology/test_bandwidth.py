@@ -1,5 +1,6 @@
 """Shares of the inter-node bandwidth, by hand and against trying all sets of nodes."""
 
+from dataclasses import replace
 from itertools import combinations
 from random import Random
 
@@ -8,7 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.growth import work
-from topology.bandwidth import best_fractions, group_fraction
+from tests.models.placement.scenes import cluster, node
+from topology.bandwidth import best_fractions, group_fraction, has_all_bandwidth
+from topology.cluster import Tier
 
 # pod p: racks r (x x) and s (x); pod q: rack r (x x). Cores have 0.1, pods 0.5, racks 0.8 of the bandwidth.
 FRACTIONS = (0.1, 0.5, 0.8)
@@ -22,6 +25,16 @@ def test_a_group_has_the_share_of_its_worst_pair() -> None:
     # Both racks are called r, but they are two.
     assert group_fraction(FRACTIONS, (PATHS[0], PATHS[4])) == 0.1
     assert group_fraction((0.3,), ((), ())) == 0.3
+
+
+def test_nodes_have_all_bandwidth_where_the_core_and_every_tier_has() -> None:
+    one = cluster(node("n"))
+    assert has_all_bandwidth(one)
+    assert not has_all_bandwidth(replace(one, core_bandwidth_fraction=0.5))
+    tiers = tuple(Tier(name=name, bandwidth_fraction=fraction) for name, fraction in (("pod", 1.0), ("rack", 0.5)))
+    nodes = tuple(replace(each, path=("p", "r")) for each in one.nodes)
+    assert not has_all_bandwidth(replace(one, tiers=tiers, nodes=nodes))
+    assert has_all_bandwidth(replace(one, tiers=tiers[:1], nodes=tuple(replace(each, path=("p",)) for each in nodes)))
 
 
 def test_the_least_spread_of_so_many_nodes() -> None:

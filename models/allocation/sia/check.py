@@ -8,6 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,17 +22,20 @@ from models.configurations import ConfigurationSet
 from models.performance.goodput.matrix import GoodputMatrix
 from models.placement.check import given_to, machines_of
 from models.plan import JobAllocation, Plan
-from models.roll import roll_of, rows_that_say
+from models.roll import is_preemptible, roll_of, row_of
 from models.wording import counted
 from models.workload import Adaptivity, Job, Snapshot
-from stowplan.arrays import FloatVector, IntMatrix, IntVector, Mask
+from stowplan.arrays import FloatMatrix, FloatVector, IntVector, Mask
 from stowplan.errors import Issue
-from stowplan.living import found_once
-from stowplan.rolls import objects
+from stowplan.living import OfUnchanged, found_once
 from topology.cluster import Cluster, NodeState
 
 _RESTART_FLOOR = 0.01
 _NO_LIMIT = 2**62
+# Of so many goodputs the slowest are found for all jobs at once.
+_FEW = 2_000
+
+_job_of, _value_of = attrgetter("job_id"), attrgetter("value")
 
 _Shape = tuple[str, int, int]
 """GPU type, nodes and GPUs."""
@@ -75,6 +79,9 @@ def _shapes_of(configurations: ConfigurationSet) -> tuple[NDArray[Any], Mapping[
     return np.array(kinds), index, node_sizes(index)
 
 
+_slowest: OfUnchanged[ConfigurationSet, FloatVector] = OfUnchanged()
+
+
 class _There(NamedTuple):
     """A job in the configuration `c` of its allocation, -1 for none: its goodput there, 0 for none, and whether the row
     is normalised over it."""
@@ -109,13 +116,7 @@ class _Audit:
         # Configurations (J, C) over which rows are normalised, where there is a goodput.
         self._bounds = self._roll.each("own", np.bool_, self._bounded, same=(configurations,))
         # Goodput (J,) of one of the slowest GPUs of each row; inf of a job that cannot run anywhere.
-        self._slowest = self._roll.each(
-            "slowest",
-            np.float64,
-            self._slowest_per_gpu,
-            same=(configurations,),
-            beside=(self._goodput, self._pinned_columns),
-        )
+        self._slowest = self._slowest_of_each()
         self._completion: CompletionAudit | None = None
         if parameters.objective is SiaObjective.COMPLETION_TIME:
             rows = [self._speeds(i) for i in range(len(snapshot.jobs))]
@@ -133,54 +134,57 @@ class _Audit:
         if given is None or self._completion is not None or parameters.double_at_most or not self._index:
             return False
         is_given = given.astype(np.bool_)
-        rows, left_out = np.flatnonzero(is_given), np.flatnonzero(~is_given).tolist()
+        rows, left_out = is_given.nonzero()[0], (~is_given).nonzero()[0].tolist()
         unplaced = {job.job_id for job in plan.unplaced}
         if len(unplaced) < len(plan.unplaced) or unplaced != {jobs[i].id for i in left_out}:
             return False
 
-        def shapes(rows: list[int]) -> IntMatrix:
-            """Type, GPUs and configuration of allocations; -1 for each where there is none."""
+        def audited(rows: list[int]) -> FloatMatrix:
+            """Type, GPUs and configuration of allocations, -1 for each where there is none; weights of jobs, and
+            factors of Eq. 3."""
             types = {kind.name: t for t, kind in enumerate(cluster.gpu_types)}
             found = [
-                (types.get(item.gpu_type, -1), item.num_gpus, self._index.get(_shape(item), -1))
+                (
+                    types.get(item.gpu_type, -1),
+                    item.num_gpus,
+                    self._index.get(_shape(item), -1),
+                    jobs[i].weight,
+                    1.0 if self._costs else self._restart_factor(jobs[i], item),
+                )
                 if item
-                else (-1, -1, -1)
-                for item in given[rows]
+                else (-1, -1, -1, jobs[i].weight, 1.0)
+                for i, item in zip(rows, given[rows].tolist(), strict=True)
             ]
-            return np.array(found, dtype=np.int64).reshape(-1, 3)
+            return np.array(found, dtype=np.float64).reshape(-1, 5)
 
-        of_allocation: dict[str, Any] = {"same": (cluster, self._configurations), "beside": (given,)}
-        kind, num_gpus, c = roll.each("shape", np.int64, shapes, **of_allocation)[rows].T
+        of_each = roll.each(
+            "audited",
+            np.float64,
+            audited,
+            same=(cluster, self._configurations),
+            equal=(self._costs, self._priced),
+            beside=(given,),
+        )[rows].T
+        kind, num_gpus, c = of_each[:3].astype(np.int64)
+        weight, factor = of_each[3:]
         goodput = self._goodput[rows, c]
-        if (c < 0).any() or not (goodput > 0).all():
+        if not ((c >= 0) & (goodput > 0)).all():
             return False
-        capacity = np.array(list(_capacity(cluster).values()))
+        capacity = _capacities(cluster)
         if (np.bincount(kind, num_gpus, capacity.size) > capacity).any():
             return False
-
-        def factors(rows: list[int]) -> Iterator[float]:
-            for i in rows:
-                yield 1.0 if given[i] is None else self._restart_factor(jobs[i], given[i])
-
-        weight = roll.each("weight", np.float64, lambda rows: (jobs[i].weight for i in rows))
         expected = np.zeros(len(jobs))
         expected[left_out] = [self.left_out(jobs[i]) for i in left_out]
         value = goodput
         if not self._costs:
-            factor = roll.each("factor", np.float64, factors, **of_allocation, equal=self._priced)
             own = self._bounds[rows, c] | (c == self._pinned_columns[rows])
-            relative = np.where(own, goodput / self._slowest[rows], 0.0) * factor[rows]
+            relative = np.where(own, goodput / self._slowest[rows], 0.0) * factor
             value = relative**parameters.fairness_power
-        expected[rows] = weight[rows] * value
-        terms = objects(plan.score, len(plan.score))
-        if terms.size != len(jobs):
+        expected[rows] = weight * value
+        # Read one by one, which takes no longer than to tell them from those of the round before.
+        if list(map(_job_of, plan.score)) != list(row_of(self._snapshot)):
             return False
-        said = roll.each(
-            "said",
-            np.float64,
-            lambda rows: (terms[i].value if terms[i].job_id == jobs[i].id else np.nan for i in rows),
-            beside=(terms,),
-        )
+        said = np.fromiter(map(_value_of, plan.score), np.float64, len(jobs))
         return is_right_score(said, expected, objective)
 
     def there(self, allocated: Sequence[tuple[int, JobAllocation]]) -> dict[int, _There]:
@@ -263,7 +267,7 @@ class _Audit:
     def _pinned_columns(self) -> IntVector:
         """`_pinned_to` (J,)."""
         columns = np.full(len(self._jobs), -1, dtype=np.int64)
-        for i in rows_that_say(self._snapshot, "preemptible"):
+        for i in (~is_preemptible(self._snapshot)).nonzero()[0].tolist():
             columns[i] = self._pinned_to(i)
         return columns
 
@@ -275,11 +279,25 @@ class _Audit:
         kept = self._index.get(self._held(job), -1) if self._is_pinned(job) else -1
         return kept if kept >= 0 and self._goodput[i, kept] > 0 else -1
 
-    def _slowest_per_gpu(self, rows: list[int]) -> FloatVector:
+    def _slowest_of_each(self) -> FloatVector:
+        """`_slowest` (J,): of few goodputs, as long as these are the very same within the same bounds."""
+        kept = self._pinned_columns
+        if self._goodput.size > _FEW:
+            beside = (self._goodput, kept)
+            same = (self._configurations,)
+            return self._roll.each("slowest", np.float64, self._slowest_per_gpu, same=same, beside=beside)
+        bounds = self._bounds.tobytes(), kept.tobytes()
+        known = _slowest.get(self._configurations, (self._goodput,), bounds)
+        if known is None:
+            known = self._slowest_per_gpu(slice(None))
+            _slowest.put(self._configurations, (self._goodput,), bounds, known)
+        return known
+
+    def _slowest_per_gpu(self, rows: list[int] | slice) -> FloatVector:
         """`_slowest` (n,) of the jobs `rows`."""
         reached, kept = self._goodput[rows], self._pinned_columns[rows]
         own = self._bounds[rows] & (reached > 0)
-        pinned = np.flatnonzero(kept >= 0)
+        pinned = (kept >= 0).nonzero()[0]
         own[pinned, kept[pinned]] = True
         goodput = np.where(own, reached, np.inf).min(axis=1, initial=np.inf)
         num_gpus = np.where(own, self._num_gpus, _NO_LIMIT).min(axis=1, initial=_NO_LIMIT)
@@ -342,6 +360,12 @@ def _capacity(cluster: Cluster) -> Mapping[str, int]:
         if node.state is not NodeState.DOWN:
             counts[node.gpu_type] += node.num_gpus - len(node.gpus_in_use)
     return counts
+
+
+@found_once
+def _capacities(cluster: Cluster) -> FloatVector:
+    """`_capacity` (T,), in the order of the types."""
+    return np.array(list(_capacity(cluster).values()), dtype=np.float64)
 
 
 def _capacity_violations(cluster: Cluster, plan: Plan) -> Iterator[Issue]:

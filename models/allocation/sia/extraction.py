@@ -16,39 +16,48 @@ from models.allocation.sia.parameters import SiaObjective
 from models.allocation.sia.unplaced import unplaced_jobs
 from models.allocation.sia.utility import is_too_old
 from models.allocation.spread import placement_warnings
+from models.performance.goodput.matrix import GoodputMatrix
 from models.performance.goodput.matrix import placed as placed_goodputs
 from models.placement.nodes import assign_gpus
 from models.placement.occupancy import Slices, node_gpus
 from models.placement.units import Homes
 from models.plan import Change, JobAllocation, Plan, ScoreTerm
 from models.roll import roll_of, row_of
-from stowplan.arrays import IntVector
+from stowplan.arrays import FloatMatrix, IntMatrix, IntVector
 from stowplan.errors import Issue
 from stowplan.rolls import objects
-from topology.bandwidth import fractions_of, group_fraction
+from topology.bandwidth import fractions_of, group_fraction, has_all_bandwidth
 from topology.cluster import Cluster
+
+# Jobs of which all may well stay where they are.
+_FEW = 64
 
 
 def extract_plan(instance: SiaInstance, chosen: IntVector, homes: Homes | None = None) -> Plan:
     """Build the plan in which planned job i runs in configuration `chosen[i]` (J,), -1 for none; `homes`: where some
     are wanted."""
-    running = instance.planned[chosen[instance.planned] >= 0].tolist()
-    ids = list(row_of(instance.snapshot))
-    choice = dict(zip(map(ids.__getitem__, running), chosen[running].tolist(), strict=True))
-    slices = assign_gpus(instance.snapshot, instance.configurations, choice, instance.taken, homes=homes)
+    runs = chosen[instance.planned] >= 0
+    running, waiting = instance.planned[runs], instance.planned[~runs]
+    ids, given = list(row_of(instance.snapshot)), chosen[running]
+    choice = dict(zip(map(ids.__getitem__, running.tolist()), given.tolist(), strict=True))
+    if homes is None and running.size <= _FEW and (given == instance.utility.current[running]).all():
+        # Nobody moves, which of many jobs is rare.
+        slices = {job_id: instance.taken.running[job_id] for job_id in choice}
+    else:
+        slices = assign_gpus(instance.snapshot, instance.configurations, choice, instance.taken, homes=homes)
     slices |= {job_id: instance.taken.running[job_id] for job_id in sorted(instance.taken.pinned)}
     settled = settled_configurations(instance, chosen)
-    waiting = instance.planned[chosen[instance.planned] < 0]
-    counts = np.bincount(chosen[running], minlength=len(instance.configurations))
     return Plan(
         allocations=_allocations(instance, settled, slices),
-        unplaced=unplaced_jobs(instance, waiting, counts),
+        unplaced=unplaced_jobs(instance, waiting, np.bincount(given, minlength=len(instance.configurations))),
         score=_scores(instance, settled),
     )
 
 
 def settled_configurations(instance: SiaInstance, chosen: IntVector) -> IntVector:
     """Configuration (J,) of every job, pinned ones included, -1 for none or none that is known."""
+    if not instance.pinned.size:
+        return chosen
     settled = chosen.copy()
     settled[instance.pinned] = instance.utility.current[instance.pinned]
     return settled
@@ -74,9 +83,11 @@ def slower_jobs(instance: SiaInstance, chosen: IntVector, plan: Plan) -> Iterato
 def long_waits(instance: SiaInstance, chosen: IntVector) -> Iterator[Issue]:
     """Warn of jobs that may wait no more, and to which the plan gives nothing in configuration `chosen` (J,)."""
     longest_s = instance.parameters.longest_wait_s
+    if longest_s is None:
+        return
     waiting = instance.planned[chosen[instance.planned] < 0].tolist()
     left_out = [i for i in waiting if is_too_old(instance.jobs[i], instance.parameters)]
-    if left_out and longest_s is not None:
+    if left_out:
         yield from wait_warnings(instance.jobs, left_out, longest_s)
 
 
@@ -88,29 +99,24 @@ def _allocations(instance: SiaInstance, chosen: IntVector, slices: Mapping[str, 
     snapshot, jobs, before = instance.snapshot, instance.jobs, instance.taken.running
     cluster, roll = snapshot.cluster, roll_of(snapshot)
     given = objects(map(slices.get, row_of(snapshot)), len(jobs))
-    shares = roll.each(
-        "shares", np.float64, lambda rows: _shares(cluster, given[rows]), same=(cluster,), beside=(given,)
-    )
-    placed = np.flatnonzero(given)  # no slices are none
+    shares = np.ones(len(jobs))
+    if not has_all_bandwidth(cluster):
+        shares = roll.each(
+            "shares", np.float64, lambda rows: _shares(cluster, given[rows]), same=(cluster,), beside=(given,)
+        )
+    placed = given.nonzero()[0]  # no slices are none
     known = placed[chosen[placed] >= 0]
     matrix = placed_goodputs(instance.matrix, jobs, instance.configurations, (known, chosen[known]), shares[known])
     plans = PlacedPlans(cluster)
     as_goodput = instance.parameters.objective is not SiaObjective.GIVEN_COSTS
-    # One gathering for all: looking up single elements takes longer than everything else here.
-    every = np.arange(len(jobs)), np.maximum(chosen, 0)
-    fields = (matrix.goodput, matrix.batch_size, matrix.local_batch_size, matrix.accumulation_steps)
-    if len(instance.configurations):
-        numbers = tuple(np.where(chosen >= 0, field[every], 0) for field in fields)
-    else:
-        numbers = tuple(np.zeros(len(jobs), dtype=field.dtype) for field in fields)
-    current, promised = instance.utility.current, instance.configurations.bandwidth_fraction.tolist()
-    as_it_runs = matrix.goodput[every[0], current] if len(instance.configurations) else numbers[0]
-    beside = (given, chosen, current, as_it_runs, *numbers)
+    promised = instance.configurations.bandwidth_fraction.tolist()
+    beside = (given, *_numbers(instance, chosen, matrix))
 
     def made(rows: list[int]) -> Iterator[JobAllocation | None]:
         """What jobs get; nothing where they have no GPUs."""
-        columns = [array[rows].tolist() for array in beside]
-        for i, taken, c, now, goodput_now, goodput, batch_size, local_batch_size, accumulation_steps in zip(
+        asked = np.array(rows, dtype=np.int64)
+        columns = [array[asked].tolist() for array in beside]
+        for i, taken, (c, now, batch_size, local_batch_size, accumulation_steps), (goodput, goodput_now) in zip(
             rows, *columns, strict=True
         ):
             if taken is None:
@@ -150,6 +156,29 @@ def _allocations(instance: SiaInstance, chosen: IntVector, slices: Mapping[str, 
     return tuple(found[placed].tolist())
 
 
+def _numbers(instance: SiaInstance, chosen: IntVector, matrix: GoodputMatrix) -> tuple[IntMatrix, FloatMatrix]:
+    """Of each job the configuration `chosen` (J,) and that in which it runs, batch size, local batch size and steps of
+    accumulation (J, 5); goodput, and that as it runs (J, 2). 0 where nothing is chosen.
+
+    Few arrays, which are sooner told from those of the round before, by one gathering: single elements take longer than
+    all else here.
+    """
+    current, num_configurations = instance.utility.current, len(instance.configurations)
+    counts = np.zeros((chosen.size, 5), dtype=np.int64)
+    goodputs = np.zeros((chosen.size, 2))
+    counts[:, 0], counts[:, 1] = chosen, current
+    if num_configurations:
+        first = np.arange(chosen.size) * num_configurations
+        every = first + chosen
+        goodputs[:, 0] = matrix.goodput.take(every)
+        goodputs[:, 1] = matrix.goodput.take(first + current % num_configurations)
+        for k, field in enumerate((matrix.batch_size, matrix.local_batch_size, matrix.accumulation_steps)):
+            counts[:, 2 + k] = field.take(every)
+        waits = chosen < 0
+        counts[waits, 2:], goodputs[waits, 0] = 0, 0.0
+    return counts, goodputs
+
+
 def _shares(cluster: Cluster, placed: Iterable[Slices | None]) -> Iterator[float]:
     """Share of the inter-node bandwidth of each group of slices. Most are on one node, which needs none."""
     nodes, fractions = cluster.nodes, fractions_of(cluster)
@@ -166,12 +195,12 @@ def _scores(instance: SiaInstance, chosen: IntVector) -> tuple[ScoreTerm, ...]:
     jobs = instance.jobs
     running = "cost" if instance.parameters.objective is SiaObjective.GIVEN_COSTS else "utility"
     values = instance.sense.sign * instance.penalty
-    runs = np.flatnonzero(chosen >= 0)
+    waits = chosen < 0
+    runs = (~waits).nonzero()[0]
     values[runs] = instance.utility.value[runs, chosen[runs]]
     for i in instance.pinned.tolist():
         values[i] = instance.pinned_score(i)
-    waits = chosen < 0
-    waits[instance.pinned] = False
+        waits[i] = False
 
     def terms(rows: list[int]) -> Iterator[ScoreTerm]:
         for i, value, is_waiting in zip(rows, values[rows].tolist(), waits[rows].tolist(), strict=True):

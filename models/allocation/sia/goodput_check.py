@@ -8,8 +8,10 @@ checked is that a batch is the best one, nor the model that was fitted to observ
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from models.allocation.plan_check import TOLERANCE
 from models.allocation.spread_check import SpreadAudit
@@ -21,8 +23,12 @@ from models.placement.check import given_to
 from models.plan import JobAllocation, Plan
 from models.roll import roll_of
 from models.workload import Snapshot
+from stowplan.arrays import FloatMatrix, IntVector
 from stowplan.errors import Issue
 from stowplan.living import found_once
+
+# Of a job that is promised none; others are above 0.
+_NO_SHARE = -1.0
 
 _Fault = tuple[str, str]
 """At which field of the allocation, and what is wrong there."""
@@ -54,8 +60,9 @@ def goodput_violations(
     share_of = {} if promised is None else promised
 
     models = matrix.models
-    shares = np.array([share_of.get(job.id, np.nan) for job in jobs]) if share_of else np.zeros(len(jobs))
-    of_allocation = (given, shares)
+    of_allocation: tuple[NDArray[Any], ...] = (given,)
+    if promised is not None:
+        of_allocation = given, np.array([share_of.get(job.id, _NO_SHARE) for job in jobs])
     c = roll.each(
         "goodput shape",
         np.int64,
@@ -64,14 +71,14 @@ def goodput_violations(
         equal=promised is None,
         beside=of_allocation,
     )
-    fields = (matrix.goodput, matrix.batch_size, matrix.local_batch_size, matrix.accumulation_steps)
-    numbers = tuple(field[np.arange(len(jobs)), c] if len(configurations) else np.zeros(len(jobs)) for field in fields)
+    numbers = _numbers(matrix, c)
 
     def faults(rows: list[int]) -> Iterator[list[_Fault]]:
         """What is wrong with the allocation of each job."""
         # As lists: single elements of arrays take longer.
-        of_each = [array[rows].tolist() for array in (given, c, models, *numbers)]
-        for i, allocation, column, model, goodput, *steps in zip(rows, *of_each, strict=True):
+        asked = np.array(rows, dtype=np.int64)
+        of_each = [array[asked].tolist() for array in (given, c, models, numbers)]
+        for i, allocation, column, model, (goodput, *steps) in zip(rows, *of_each, strict=True):
             own = jobs[i].performance
             known = model if isinstance(own, GoodputObservations) else own
             # A job may keep GPUs on which nothing is known of it.
@@ -88,14 +95,28 @@ def goodput_violations(
         lambda rows: (not found for found in faults(rows)),
         same=(cluster, configurations),
         equal=promised is None,
-        beside=(*of_allocation, models, *numbers),
+        beside=(*of_allocation, models, numbers),
     )
     if not is_right.all():
         place = {allocation.job_id: k for k, allocation in enumerate(plan.allocations)}
-        wrong = sorted((place[jobs[i].id], i) for i in np.flatnonzero(~is_right).tolist())
+        wrong = sorted((place[jobs[i].id], i) for i in (~is_right).nonzero()[0].tolist())
         for (k, _), found in zip(wrong, faults([i for _, i in wrong]), strict=True):
             for field, detail in found:
                 yield Issue(code="wrong_goodput", pointer=f"/allocations/{k}{field}", detail=detail)
+
+
+def _numbers(matrix: GoodputMatrix, c: IntVector) -> FloatMatrix:
+    """Goodput, batch size, local batch size and steps of accumulation (J, 4) of jobs in the configurations `c` (J,), of
+    no meaning where that is -1. Counts are exact in float64; one array is sooner told from another than four."""
+    num_jobs, num_configurations = matrix.goodput.shape
+    numbers = np.zeros((num_jobs, 4))
+    if num_configurations:
+        place = np.arange(num_jobs) * num_configurations + c
+        for k, field in enumerate(
+            (matrix.goodput, matrix.batch_size, matrix.local_batch_size, matrix.accumulation_steps)
+        ):
+            numbers[:, k] = field.take(place)
+    return numbers
 
 
 @found_once
@@ -146,7 +167,7 @@ def _reached(
     allocation: JobAllocation,
     audit: SpreadAudit,
     promised: float | None,
-    steps: list[int],
+    steps: list[float],
 ) -> tuple[float, float]:
     """What a job reaches in its configuration, with these steps, and where it is, with those that it is told."""
     if not isinstance(known, GoodputModel):
@@ -166,7 +187,12 @@ def _in_table(table: GoodputTable | ThroughputTable, allocation: JobAllocation) 
 
 
 def _goodput(
-    model: GoodputModel, allocation: JobAllocation, share: float, batch: int, local_batch: int, accumulation: int
+    model: GoodputModel,
+    allocation: JobAllocation,
+    share: float,
+    batch: float,
+    local_batch: float,
+    accumulation: float,
 ) -> float:
     """Throughput x efficiency with these steps before the one that synchronises; nan without a batch, and on a type
     that the model does not know."""

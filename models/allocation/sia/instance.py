@@ -1,7 +1,7 @@
 """One allocation problem as arrays: everything that the declared model, the extraction and tests read."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -100,7 +100,7 @@ def sia_instance(
         if configurations is None:
             configurations = sia_configurations(snapshot)
         matrix = evaluate_round(snapshot, configurations, _wanted(snapshot, configurations))
-        planned = _plan_models(snapshot, configurations, matrix)
+        matrix, planned = _plan_models(snapshot, configurations, matrix)
     with clock.phase("build"):
         return instance_of(snapshot, parameters, configurations, matrix, planned)
 
@@ -119,22 +119,27 @@ def sia_configurations(snapshot: Snapshot) -> ConfigurationSet:
     return known
 
 
-def _plan_models(snapshot: Snapshot, configurations: ConfigurationSet, matrix: GoodputMatrix) -> AdaptiveRows | None:
-    """Fill the rows of jobs that have a model and no performance: throughput of the best plan, at the model's batch."""
-    rows = [i for i in np.flatnonzero(has_model(snapshot)).tolist() if snapshot.jobs[i].performance is None]
+def _plan_models(
+    snapshot: Snapshot, configurations: ConfigurationSet, matrix: GoodputMatrix
+) -> tuple[GoodputMatrix, AdaptiveRows | None]:
+    """The matrix with the rows of jobs that have a model and no performance: throughput of the best plan, at the
+    model's batch."""
+    rows = [i for i in has_model(snapshot).nonzero()[0].tolist() if snapshot.jobs[i].performance is None]
     if not rows:
-        return None
+        return matrix, None
     current = current_configurations(snapshot, configurations, occupancy(snapshot))
     found = _each_shape_once(snapshot, configurations, current)
     batches = np.array([model.global_batch for i in rows if (model := snapshot.jobs[i].model)], dtype=np.int64)
-    matrix.goodput[rows] = matrix.throughput[rows] = found.samples_per_s[rows]
-    matrix.batch_size[rows] = np.where(matrix.goodput[rows] > 0, batches[:, None], 0)
-    return AdaptiveRows(
+    goodput, throughput, batch_size = matrix.goodput.copy(), matrix.throughput.copy(), matrix.batch_size.copy()
+    goodput[rows] = throughput[rows] = found.samples_per_s[rows]
+    batch_size[rows] = np.where(goodput[rows] > 0, batches[:, None], 0)
+    planned = AdaptiveRows(
         samples_per_s=found.samples_per_s,
         plans={(i, c): estimate for (i, c), estimate in found.plans.items() if i in rows},
         unfit={i: closest for i, closest in found.unfit.items() if i in rows},
         warnings={i: issue for i, issue in found.warnings.items() if i in rows},
     )
+    return replace(matrix, goodput=goodput, throughput=throughput, batch_size=batch_size), planned
 
 
 def _each_shape_once(snapshot: Snapshot, configurations: ConfigurationSet, current: IntVector) -> AdaptiveRows:
@@ -166,7 +171,8 @@ def _each_shape_once(snapshot: Snapshot, configurations: ConfigurationSet, curre
 
 def _wanted(snapshot: Snapshot, configurations: ConfigurationSet) -> Mask:
     """Pairs (J, C) that can matter: those within the job's bounds, and all of a job that may be pinned."""
-    return np.asarray(allowed_in(snapshot, configurations) | ~is_preemptible(snapshot)[:, None])
+    allowed, may_move = allowed_in(snapshot, configurations), is_preemptible(snapshot)
+    return allowed if may_move.all() else np.asarray(allowed | ~may_move[:, None])
 
 
 def _most_gpus(snapshot: Snapshot) -> int:
@@ -204,6 +210,7 @@ def instance_of(
     utility = utilities(snapshot, parameters, configurations, matrix.goodput, taken, rows.fits_alone())
     pair_jobs, pair_configurations = pairs_in(utility.offered)
     is_pinned = taken.is_pinned(snapshot.jobs)
+    is_planned = ~is_pinned
     return SiaInstance(
         snapshot=snapshot,
         parameters=parameters,
@@ -215,9 +222,9 @@ def instance_of(
         penalty=utility.penalty,
         pair_jobs=pair_jobs,
         pair_configurations=pair_configurations,
-        pinned=np.flatnonzero(is_pinned),
-        planned=np.flatnonzero(~is_pinned),
-        reserved=np.flatnonzero(reserves(snapshot) & ~is_pinned),
+        pinned=is_pinned.nonzero()[0],
+        planned=is_planned.nonzero()[0],
+        reserved=(reserves(snapshot) & is_planned).nonzero()[0],
         plans={} if planned is None else planned.plans,
         unfit={} if planned is None else planned.unfit,
         warnings=() if planned is None else tuple(planned.warnings.values()),

@@ -34,7 +34,6 @@ With `given_costs` the goodput tables hold costs: u_ij = w_i G_ij, no normalisat
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 
 import numpy as np
 
@@ -43,15 +42,19 @@ from models.allocation.sia.completion import completion_values
 from models.allocation.sia.parameters import SiaObjective, SiaParameters
 from models.configurations import ConfigurationSet
 from models.placement.occupancy import Occupancy
-from models.roll import reserves, roll_of, row_of
+from models.roll import reserves, roll_of
 from models.workload import Job, Snapshot
 from stowplan.arrays import FloatMatrix, FloatVector, IntVector, Mask
 from stowplan.errors import InputError
+from stowplan.living import OfUnchanged
 
 _RESTART_FLOOR = 0.01
 # Beyond this a coefficient swamps the others in double precision, and HiGHS soon reads it as infinite.
 _LARGEST_UTILITY = 1e12
-_numbers_of = attrgetter("weight", "age_s", "num_restarts", "restart_cost_s")
+# So many utilities are computed sooner than it is found which of them are as they were.
+_FEW = 2_000
+# What goodputs of few pairs are multiplied by, as long as these and where jobs may run are as they were.
+_scaled: OfUnchanged[ConfigurationSet, FloatMatrix] = OfUnchanged()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -86,34 +89,44 @@ def utilities(
     jobs = snapshot.jobs
     current = current_configurations(snapshot, configurations, taken)
     allowed = allowed_in(snapshot, configurations)
-    staying = taken.is_pinned(jobs) & (current >= 0)
-    if staying.any():
+    if taken.pinned:
+        staying = taken.is_pinned(jobs) & (current >= 0)
         allowed = allowed.copy()
         allowed[staying, current[staying]] = True
     runnable = allowed & (goodput > 0)
-    runs = np.fromiter(map(taken.running.__contains__, row_of(snapshot)), np.bool_, len(jobs))
-    numbers = roll_of(snapshot).each(
-        "numbers", np.float64, lambda rows: np.array([_numbers_of(jobs[k]) for k in rows]).reshape(-1, 4)
+    runs = taken.held.astype(np.bool_)
+    price = parameters.restart_price
+    weight, factor = (
+        roll_of(snapshot)
+        .each(
+            "weight and factor",
+            np.float64,
+            lambda rows: np.array([(jobs[k].weight, _factor_of(jobs[k], price)) for k in rows]).reshape(-1, 2),
+            equal=price,
+        )
+        .T
     )
-    weight, age_s, num_restarts, restart_cost_s = numbers.T
-    factor = np.where(runs, restart_factors(age_s, num_restarts, parameters.restart_price * restart_cost_s), 1.0)
+    factor = np.where(runs, factor, 1.0)
     value = _value(snapshot, weight, parameters, configurations, goodput, runnable, current, factor, runs)
-    # A reservation is asked for even where it does not fit the free GPUs.
-    fits = reserves(snapshot)[:, None] | fits_alone
     return Utilities(
         runnable=runnable,
-        offered=_offered(snapshot, parameters, configurations, runnable, taken) & fits,
+        offered=_offered(snapshot, parameters, configurations, runnable, taken, fits_alone),
         value=value,
         penalty=_penalty(jobs, weight, parameters, factor, value),
         current=current,
     )
 
 
-def restart_factors(age_s: FloatVector, num_restarts: FloatVector, restart_cost_s: FloatVector) -> FloatVector:
-    """Eq. 3, kept within [0.01, 1]; 1 where neither age nor cost is known. All arguments (J,)."""
+def _factor_of(job: Job, price: float) -> float:
+    return restart_factor(job.age_s, job.num_restarts, price * job.restart_cost_s)
+
+
+def restart_factor(age_s: float, num_restarts: int, restart_cost_s: float) -> float:
+    """Eq. 3, kept within [0.01, 1]; 1 where neither age nor cost is known."""
     later_s = age_s + restart_cost_s
-    ratio = np.divide(age_s - num_restarts * restart_cost_s, later_s, out=np.ones_like(later_s), where=later_s > 0)
-    return np.asarray(np.clip(ratio, _RESTART_FLOOR, 1.0))
+    if later_s <= 0:
+        return 1.0
+    return min(max((age_s - num_restarts * restart_cost_s) / later_s, _RESTART_FLOOR), 1.0)
 
 
 def is_too_old(job: Job, parameters: SiaParameters) -> bool:
@@ -141,15 +154,18 @@ def _offered(
     configurations: ConfigurationSet,
     runnable: Mask,
     taken: Occupancy,
+    fits_alone: Mask,
 ) -> Mask:
-    """Runnable configurations after doubling and reservations, none for pinned jobs."""
-    offered, jobs = runnable.copy(), snapshot.jobs
+    """Runnable configurations that fit alone, after doubling and reservations; none for pinned jobs."""
+    offered, jobs = runnable & fits_alone, snapshot.jobs
     if parameters.double_at_most:
         offered &= configurations.num_gpus <= _growth_limits(jobs, configurations, runnable, taken)
-    for i in np.flatnonzero(reserves(snapshot)).tolist():
+    # What is reserved is asked for even where it does not fit the free GPUs.
+    for i in reserves(snapshot).nonzero()[0].tolist():
         if reservation := jobs[i].reservation:
             offered[i] = runnable[i] & reserved_configuration(reservation, configurations)
-    offered[taken.is_pinned(jobs)] = False
+    if taken.pinned:
+        offered[taken.is_pinned(jobs)] = False
     return offered
 
 
@@ -186,6 +202,8 @@ def _value(
             return _powers(power, configurations, *of_job)
 
         beside = (weight, goodput, runnable, current, factor)
+        if goodput.size <= _FEW:
+            return _checked(_powers(power, configurations, *beside))
         return _checked(
             roll_of(snapshot).each("utility", np.float64, powers, same=(configurations,), equal=power, beside=beside)
         )
@@ -209,12 +227,25 @@ def _powers(
     factor: FloatVector,
 ) -> FloatMatrix:
     """Eq. 2 of jobs alone: w_i (r_i G_ij)^p."""
-    scale, _, _ = _scales(configurations, goodput, runnable)
-    discount = np.where(np.arange(len(configurations)) == current[:, None], 1.0, factor[:, None])
-    normalised = np.where(runnable, discount * scale * goodput, 1.0)
+    scale = _scale(configurations, goodput, runnable)
+    normalised = factor[:, None] * scale * goodput
+    stays = (current >= 0).nonzero()[0]
+    normalised[stays, current[stays]] = scale[stays, 0] * goodput[stays, current[stays]]
     with np.errstate(over="ignore"):
-        powers = np.power(normalised, power, out=np.zeros_like(normalised), where=runnable)
-        return np.asarray(weight[:, None] * powers)
+        powers = np.power(np.where(runnable, normalised, 1.0), power)
+        return np.where(runnable, weight[:, None] * powers, 0.0)
+
+
+def _scale(configurations: ConfigurationSet, goodput: FloatMatrix, runnable: Mask) -> FloatMatrix:
+    """What goodputs are multiplied by (J, 1)."""
+    if goodput.size > _FEW:
+        return _scales(configurations, goodput, runnable)[0]
+    may_run = runnable.tobytes()
+    known = _scaled.get(configurations, (goodput,), may_run)
+    if known is None:
+        known = _scales(configurations, goodput, runnable)[0]
+        _scaled.put(configurations, (goodput,), may_run, known)
+    return known
 
 
 def _scales(
@@ -225,7 +256,7 @@ def _scales(
     smallest_count = np.where(runnable, configurations.num_gpus, np.inf).min(axis=1, initial=np.inf)[:, None]
     # Rows without a runnable configuration have no minimum; 1 stands in and is masked out below.
     scale = np.divide(
-        smallest_count, smallest_goodput, out=np.ones_like(smallest_count), where=np.isfinite(smallest_goodput)
+        smallest_count, smallest_goodput, out=np.ones(smallest_count.shape), where=np.isfinite(smallest_goodput)
     )
     return scale, smallest_goodput, smallest_count
 

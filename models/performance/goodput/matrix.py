@@ -123,8 +123,8 @@ def placed(
         Share of the inter-node bandwidth (N,) that the nodes of each have between them.
     """
     rows, columns = chosen
-    differs = (bandwidth_fraction != configurations.bandwidth_fraction[columns]) & (matrix.goodput[chosen] > 0)
-    if not differs.any():
+    differs = bandwidth_fraction != configurations.bandwidth_fraction[columns]
+    if not differs.any() or not (differs := differs & (matrix.goodput[chosen] > 0)).any():
         return matrix
     found = replace(
         matrix,

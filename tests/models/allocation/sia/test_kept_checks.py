@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from benchmarks.workloads.generators import SiaSize, sia_snapshot
-from models.allocation.sia.extraction import _allocations
+from models.allocation.sia import extraction
+from models.allocation.sia.extraction import _allocations, extract_plan
 from models.allocation.sia.formulation import SiaFormulation, formulate_sia
 from models.allocation.sia.goodput_check import goodput_violations
 from models.allocation.sia.instance import sia_instance
@@ -20,7 +21,8 @@ from models.clock import PhaseClock
 from models.parallel_plan import symmetric_plan
 from models.performance.goodput import rounds
 from models.performance.goodput.spec import GoodputTable, Performance, TableEntry, ThroughputTable
-from models.plan import Plan, PlanRequest
+from models.placement.units import Homes
+from models.plan import Change, Plan, PlanRequest
 from models.planning import plan as made_plan
 from models.workload import Job, NodeGpus, Snapshot
 from solver.options import SolveOptions
@@ -155,6 +157,23 @@ def test_what_a_job_goes_on_with_is_told_anew_where_that_was_all_that_changed() 
         assert min(expected) > 0
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_jobs_that_keep_their_configurations_keep_their_gpus(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if they had been placed."""
+    rng = random.Random(seed)  # noqa: S311 - reproducible instances
+    cold = sia_snapshot(SiaSize(num_gpus=32, num_jobs=12, num_types=2), seed)
+    _, plan, _ = planned(cold)
+    snapshot = later(cold, plan, rng)
+    it = sia_instance(snapshot, PARAMETERS, PhaseClock())
+    current = it.utility.current
+    assert (current >= 0).any()
+    placed = extract_plan(it, current, Homes())
+    with monkeypatch.context() as patched:
+        patched.setattr(extraction, "assign_gpus", None)
+        assert extract_plan(it, current) == placed
+    assert {each.change for each in placed.allocations} == {Change.KEPT}
+
+
 def entries(*values: float) -> tuple[TableEntry, ...]:
     return tuple(TableEntry(gpu_type="a", num_gpus=n, value=v) for n, v in zip((1, 2, 4), values, strict=True))
 
@@ -189,6 +208,7 @@ def test_rows_carried_over_to_the_wrong_jobs_are_noticed(
     matrix = rounds._kept[0].matrix
     for name in (*rounds._ARRAYS, "models"):
         rows = getattr(matrix, name)
+        rows.setflags(write=True)
         rows[:] = rows[::-1].copy()
     with pytest.raises(UnverifiedPlanError, match="withheld") as told:
         planned_at(2.0)

@@ -3,7 +3,7 @@ import pytest
 
 from models.allocation.sia.instance import SiaInstance, sia_instance
 from models.allocation.sia.parameters import SiaObjective, SiaParameters
-from models.allocation.sia.utility import restart_factors
+from models.allocation.sia.utility import restart_factor
 from models.clock import PhaseClock
 from models.plan import PlanRequest
 from models.planning import plan
@@ -121,10 +121,8 @@ def test_a_placement_that_breaks_the_rules_has_to_move() -> None:
 
 
 def test_restart_factors_stay_within_their_range() -> None:
-    age = np.array([0.0, 0.0, 100.0, 1000.0])
-    restarts = np.array([0.0, 2.0, 50.0, 0.0])
-    cost = np.array([0.0, 30.0, 30.0, 0.0])
-    assert restart_factors(age, restarts, cost).tolist() == [1.0, 0.01, 0.01, 1.0]
+    cases = [(0.0, 0, 0.0), (0.0, 2, 30.0), (100.0, 50, 30.0), (1000.0, 0, 0.0)]
+    assert [restart_factor(*case) for case in cases] == [1.0, 0.01, 0.01, 1.0]
 
 
 def test_given_costs_are_taken_as_they_are() -> None:

@@ -137,6 +137,34 @@ def test_only_what_changed_is_searched(searched: list[int]) -> None:
     assert sum(searched) == cold // 50
 
 
+def test_a_round_like_the_one_before_has_its_matrix(searched: list[int]) -> None:
+    """Whatever else of jobs changes; where they stand, what is wanted of them, or how fast they are, it has another."""
+    jobs = [Job(id=f"j{k}", performance=goodput_model(1.0 + k)) for k in range(3)]
+    everything = np.ones((3, len(CONFIGURATIONS)), dtype=np.bool_)
+    found = evaluate_round(jobs, CONFIGURATIONS, everything)
+    for field in fields(GoodputMatrix):
+        assert not getattr(found, field.name).flags.writeable
+    searched.clear()
+    for _ in range(2):
+        jobs[1] = replace(jobs[1], age_s=jobs[1].age_s + 60.0, performance=deepcopy(jobs[1].performance))
+        assert evaluate_round(jobs, CONFIGURATIONS, everything.copy()) is found
+    assert not searched
+    less = everything.copy()
+    less[0, 0] = False
+    others: list[tuple[list[Job], Mask]] = [
+        (jobs, less),
+        (jobs[::-1], everything),
+        ([*jobs[:2], replace(jobs[2], adaptivity=Adaptivity.RIGID)], everything),
+        ([*jobs[:2], replace(jobs[2], performance=goodput_model(9.0))], everything),
+        ([*jobs[:2], replace(jobs[2], performance=None)], everything),
+        ([*jobs[:2], replace(jobs[2], id="other")], everything),
+    ]
+    for now, wanted in others:
+        forget_rounds()
+        evaluate_round(jobs, CONFIGURATIONS, everything)
+        assert_same(evaluate_round(now, CONFIGURATIONS, wanted), evaluate(now, CONFIGURATIONS, wanted))
+
+
 def test_a_round_goes_on_from_that_of_its_own_jobs(searched: list[int]) -> None:
     """Clusters that are planned in turns keep a round each; of more than there is room for the oldest is forgotten."""
     everything = np.ones((2, len(CONFIGURATIONS)), dtype=np.bool_)
