@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
-from functools import cache, lru_cache
+from functools import cache
 from itertools import compress
 from operator import attrgetter, ne
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from models.performance.goodput.spec import GoodputObservations
 from models.workload import Job, Snapshot
-from stowplan.arrays import IntVector, Mask
+from stowplan.arrays import IntVector, Mask, none_of
 from stowplan.living import found_once
 from stowplan.rolls import Roll, Rolls
 
@@ -58,13 +58,6 @@ def _mask_of(names: tuple[str, ...]) -> int:
     return sum(_BITS[name] for name in set(names))
 
 
-@lru_cache
-def _no_job(num_jobs: int) -> Mask:
-    none = np.zeros(num_jobs, dtype=np.bool_)
-    none.setflags(write=False)
-    return none
-
-
 def some_say(snapshot: Snapshot, *names: str) -> bool:
     """Whether any job says something of one of these fields: what is not its default."""
     return _said(snapshot).somewhere & _mask_of(names) != 0
@@ -74,7 +67,7 @@ def say(snapshot: Snapshot, *names: str) -> Mask:
     """Whether each job (J,) says something of one of these fields; read-only. Nearly always none does."""
     said, asked = _said(snapshot), _mask_of(names)
     if not said.somewhere & asked:
-        return _no_job(said.of_each.size)
+        return none_of(said.of_each.size)
     return np.asarray(said.of_each & asked != 0)
 
 

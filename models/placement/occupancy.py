@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from models.roll import roll_of, row_of, rows_that_say
 from models.workload import Job, NodeGpus, Snapshot
-from stowplan.arrays import Mask
+from stowplan.arrays import Mask, none_of
 from stowplan.living import OfUnchanged, found_once
 from topology.cluster import Cluster, NodeState
 
@@ -51,15 +51,8 @@ class Occupancy:
         """Whether each job (J,) is pinned; read-only."""
         if not self.pinned:
             # Nearly always, and asked several times.
-            return _none_of(len(jobs))
+            return none_of(len(jobs))
         return np.array([job.id in self.pinned for job in jobs], dtype=np.bool_)
-
-
-@lru_cache(maxsize=16)
-def _none_of(count: int) -> Mask:
-    none = np.zeros(count, dtype=np.bool_)
-    none.setflags(write=False)
-    return none
 
 
 _read: OfUnchanged[Snapshot, Occupancy] = OfUnchanged()
@@ -138,11 +131,6 @@ def _held(snapshot: Snapshot) -> NDArray[Any]:
                 yield _slices(current, index)
 
     return roll_of(snapshot).each("held", np.object_, held, same=(cluster,))
-
-
-@found_once
-def _down_in(cluster: Cluster) -> Set[str]:
-    return {node.id for node in cluster.nodes if node.state is NodeState.DOWN}
 
 
 def _slices(current: tuple[NodeGpus, ...], node_index: Mapping[str, int]) -> Slices:
