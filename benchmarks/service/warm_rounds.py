@@ -43,6 +43,7 @@ from solver.monitor import SolveMonitor
 
 _SIZES: Mapping[str, Callable[[], Snapshot]] = {
     "64": lambda: fitted_snapshot(64),
+    "512": lambda: fitted_snapshot(512),
     "2048": lambda: fitted_snapshot(2048),
     "10240": lambda: sia_snapshot(SiaSize(num_gpus=10_240, num_jobs=3_000, num_types=6, running=0.7), 1),
 }
