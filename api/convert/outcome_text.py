@@ -80,7 +80,7 @@ def _plain_text(outcome: PlanOutcome, plan: Plan, lists: Mapping[str, str], excl
     }
     try:
         texts = written(before), written(after)
-    except TypeError:
+    except (TypeError, UnicodeEncodeError):
         return None
     if any(_ESCAPE in text for text in texts):
         return None

@@ -12,8 +12,8 @@ from functools import partial
 
 from api.common.batches import Later
 from api.common.errors import ShuttingDownError
-from api.plans.reading import ReadPlan
-from api.plans.submission import Accepted, Submission, Submissions, Submitted, new_plan, new_record
+from api.plans.reading import ReadInTask
+from api.plans.submission import Accepted, Submission, Submissions, Submitted, new_record
 from api.reading.readers import NEAR_S
 from api.reading.texts import RequestText
 from solver.pool import QueueFullError, WorkerPool
@@ -48,7 +48,7 @@ class NearPlans:
         Raises what reading does, and `Plans.submit`.
         """
         accepted = Accepted.now(received_s)
-        attempt = _Attempt(self._submissions.later(), idempotency_key, accepted, self._slack_s)
+        attempt = _Attempt(self._submissions, idempotency_key, accepted, self._slack_s)
         try:
             ticket = self._pool.submit(
                 READ_AND_PLAN, text, self._limit_s, on_told=attempt.told, at_once=True, wants=text.wants
@@ -62,6 +62,10 @@ class NearPlans:
             return await attempt.later.answer
         except _ElsewhereError:
             return None
+        except Exception:
+            # It is not to be.
+            ticket.cancel()
+            raise
         finally:
             patience.cancel()
             attempt.give_up(ticket)
@@ -71,9 +75,10 @@ class _Attempt:
     """One task that reads and plans, until somebody else has what comes of it."""
 
     def __init__(
-        self, later: Later[Submission, Submitted], idempotency_key: str | None, accepted: Accepted, slack_s: float
+        self, submissions: Submissions, idempotency_key: str | None, accepted: Accepted, slack_s: float
     ) -> None:
-        self.later = later
+        self.later: Later[Submission, Submitted] = submissions.later()
+        self._submissions = submissions
         self._key, self._accepted, self._slack_s = idempotency_key, accepted, slack_s
         self._is_over = False
         self._lock = threading.Lock()
@@ -81,9 +86,9 @@ class _Attempt:
     def told(self, ticket: Ticket) -> None:
         """It is read, and the plan takes longer."""
         if ticket.told:
-            asked: ReadPlan = ticket.told[0]
-            ticket.go_on_for(asked.request.options.time_limit_s + self._slack_s)
-            self._hand_over(ticket, asked)
+            read: ReadInTask = ticket.told[0]
+            ticket.go_on_for(read.asked.request.options.time_limit_s + self._slack_s)
+            self._hand_over(ticket, read)
 
     def ended(self, ticket: Ticket) -> None:
         """There is a plan, or none in this way."""
@@ -101,16 +106,17 @@ class _Attempt:
             ticket.cancel()
             self.later.fail(_ElsewhereError())
 
-    def _hand_over(self, ticket: Ticket, asked: ReadPlan) -> None:
+    def _hand_over(self, ticket: Ticket, read: ReadInTask) -> None:
         if self._is_first():
             try:
-                self.later.do(partial(self._submission, ticket, asked))
+                self.later.do(partial(self._submission, ticket, read))
             except ShuttingDownError as error:
                 self.later.fail(error)
 
-    def _submission(self, ticket: Ticket, asked: ReadPlan) -> Submission:
-        record = new_record(asked, self._key, self._accepted)
-        return Submission(asked=asked, new=new_plan(asked, record), ticket=ticket)
+    def _submission(self, ticket: Ticket, read: ReadInTask) -> Submission:
+        # Accepted is what is read.
+        accepted = self._accepted.later(ticket.queued_s + read.wall_s)
+        return self._submissions.of_task(ticket, read.asked, new_record(read.asked, self._key, accepted))
 
     def _is_first(self) -> bool:
         with self._lock:

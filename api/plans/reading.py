@@ -55,6 +55,15 @@ class ReadPlan:
     notes: tuple[Issue, ...]
 
 
+@quickly_pickled
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadInTask:
+    """What a task has read that goes on with it, and how long that took."""
+
+    asked: ReadPlan
+    wall_s: float
+
+
 def read_plan(text: RequestText, monitor: SolveMonitor) -> ReadPlan | Lacking:
     """Read and check a request for a plan; what it is for is kept for who plans next.
 

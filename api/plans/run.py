@@ -78,15 +78,18 @@ class RunningPlan:
 
     def go_on(self, ticket: Ticket) -> None:
         """Have the plan be what a task that has begun makes of it, in place of `start`."""
-        ticket.on_progress = self._advance
-        self._tell_begun(ticket)
+        self._tell_begun()
         self._on_begin()
+        with self._lock:
+            # What comes from here on, and what has come.
+            ticket.on_progress = self._advance
+            self._learn(ticket.last_progress)
         self._follow(ticket, self._end_or_start)
 
     def ended_by(self, ticket: Ticket) -> Termination:
         """Have the plan be what a task made of it that is done and has a result; gives its end, not to `on_end`."""
-        self._tell_begun(ticket)
-        self.queued_s = ticket.queued_s
+        self._tell_begun()
+        self._learn(ticket.last_progress)
         return termination_of_outcome(ticket.result(), None)
 
     def stop(self, status: PlanStatus) -> None:
@@ -126,11 +129,11 @@ class RunningPlan:
         )
         self._follow(ticket, self._end)
 
-    def _tell_begun(self, ticket: Ticket) -> None:
+    def _tell_begun(self) -> None:
+        """The task that has read it has gone on at once."""
         self._tell_queued()
-        self._enter(PlanStatus.BUILDING, time.time() - ticket.elapsed_s)
-        if ticket.last_progress is not None:
-            self._advance(ticket.last_progress)
+        self.queued_s = 0.0
+        self._enter(PlanStatus.BUILDING, self.record.queued_at_s)
 
     def _follow(self, ticket: Ticket, on_end: Callable[[Ticket], None]) -> None:
         with self._lock:
@@ -145,6 +148,12 @@ class RunningPlan:
         self._on_begin()
 
     def _advance(self, progress: Progress) -> None:
+        with self._lock:
+            self._learn(progress)
+
+    def _learn(self, progress: Progress | None) -> None:
+        if progress is None:
+            return
         if self.record.status is PlanStatus.BUILDING:
             self._enter(PlanStatus.SOLVING)
         objective, bound = _finite(progress.objective), _finite(progress.bound)
@@ -170,6 +179,7 @@ class RunningPlan:
         error = ticket.future.exception()
         is_lost = isinstance(error, WorkerError) and not isinstance(error, DeadlineError)
         if is_lost and ticket.last_incumbent is None and self._stopped is None:
+            self.queued_s = None
             try:
                 self._submit(promised=True)
             except StowplanError:
@@ -179,7 +189,8 @@ class RunningPlan:
         self._end(ticket)
 
     def _end(self, ticket: Ticket) -> None:
-        self.queued_s = ticket.queued_s
+        if self.queued_s is None:
+            self.queued_s = ticket.queued_s
         second = None if self._stopped is PlanStatus.INTERRUPTED else self._resumed(ticket)
         if second is None:
             self._conclude(ticket)

@@ -25,11 +25,13 @@ _MS_PER_S = 1e3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """A plan that was read, and what is to be stored of it. `ticket`: the task that has read it and goes on with it."""
+    """A plan that was read, and what is to be stored of it. `ticket`: the task that has read it and goes on with it;
+    `ending`: what it has come to already, which is stored with it."""
 
     asked: ReadPlan
     new: NewPlan
     ticket: Ticket | None = None
+    ending: Ending | None = None
 
     def cancel(self) -> None:
         """It is not to be."""
@@ -56,6 +58,10 @@ class Accepted:
     def now(cls, received_s: float) -> "Accepted":
         """One that came at `received_s` (monotonic clock)."""
         return cls(at_s=time.time(), after_ms=(time.perf_counter() - received_s) * _MS_PER_S)
+
+    def later(self, seconds: float) -> "Accepted":
+        """The same so much later."""
+        return Accepted(at_s=self.at_s + seconds, after_ms=self.after_ms + seconds * _MS_PER_S)
 
 
 def new_record(asked: ReadPlan, idempotency_key: str | None, accepted: Accepted) -> PlanRecord:
@@ -145,6 +151,16 @@ class Submissions:
 
         return (await self._batches.do(prepare)).id
 
+    def of_task(self, ticket: Ticket, asked: ReadPlan, record: PlanRecord) -> Submission:
+        """A plan that a task has read, and goes on with; with its end, where it has come to that."""
+        new, ending = new_plan(asked, record), None
+        if ticket.done() and ticket.future.exception() is None:
+            plan = self._running(record, asked)
+            ending = self._endings.ending(plan, plan.ended_by(ticket))
+        if ending is not None:
+            new = replace(new, record=ending.record, events=ending.events)
+        return Submission(asked=asked, new=new, ticket=ticket, ending=ending)
+
     def later(self) -> Later[Submission, Submitted]:
         """A plan that is asked for here, to be stored once it is read."""
         return self._batches.later()
@@ -169,39 +185,20 @@ class Submissions:
         with self._admission:
             self.coming |= coming
             try:
-                ended = [each.context.run(self._ended, each.value) for each in submissions]
-                found, stored = self._stored(submissions, ended, endings)
-                submitted = [
-                    self._begun(each, of, ending, failed)
-                    for each, of, ending in zip(submissions, found, ended, strict=True)
-                ]
+                found, stored = self._stored(submissions, endings)
+                submitted = [self._begun(each, of, failed) for each, of in zip(submissions, found, strict=True)]
             finally:
                 self.coming -= coming
         self._endings.finish(endings, stored)
         return submitted
 
-    def _ended(self, submission: Submission) -> Ending | None:
-        """The end of a plan that the task which read it has come to already: it is stored once, with that."""
-        ticket = submission.ticket
-        if ticket is None or not ticket.done() or ticket.future.exception() is not None:
-            return None
-        plan = self._running(submission.new.record, submission.asked)
-        return self._endings.ending(plan, plan.ended_by(ticket))
-
     def _stored(
         self,
         submissions: Sequence[Prepared[Submission]],
-        ended: Sequence[Ending | None],
         endings: Sequence[Ending],
     ) -> tuple[Sequence[Sequence[str] | Exception], Sequence[bool] | StoreUnavailableError | None]:
         """What became of plans, and of ends, if these were written with them."""
-        groups = [
-            (
-                [each.value.new if end is None else replace(each.value.new, record=end.record, events=end.events)],
-                each.context,
-            )
-            for each, end in zip(submissions, ended, strict=True)
-        ]
+        groups = [([each.value.new], each.context) for each in submissions]
         if not endings:
             return self._store.add_each(groups, self._refuse), None
         try:
@@ -216,7 +213,6 @@ class Submissions:
         self,
         submission: Prepared[Submission],
         found: Sequence[str] | Exception,
-        ending: Ending | None,
         failed: dict[str, Exception],
     ) -> Submitted | Exception:
         """Queue a plan that is stored, unless it was known or has ended.
@@ -230,9 +226,9 @@ class Submissions:
         (id_,), new = found, submission.value
         if id_ != new.new.record.id:
             new.cancel()
-        elif ending is not None:
-            self._endings.tell(ending)
-            return Submitted(id=id_, record=ending.record)
+        elif new.ending is not None:
+            self._endings.tell(new.ending)
+            return Submitted(id=id_, record=new.ending.record)
         else:
             try:
                 submission.context.run(self._begin, new.new.record, new.asked, new.ticket)

@@ -5,10 +5,9 @@ import os
 import tempfile
 import time
 from pathlib import Path
-from typing import cast
 
 from api.plans.outcome import Planned
-from api.plans.reading import ReadPlan, read_plan
+from api.plans.reading import ReadInTask, ReadPlan, read_plan
 from api.plans.reading_planning import read_and_plan
 from api.reading.texts import Lacking, RequestText
 from solver.monitor import SolveMonitor
@@ -20,6 +19,12 @@ _LONG_S = 60.0
 def mark_of(body: bytes) -> Path:
     """A file that is there once a worker has died of a request."""
     return Path(tempfile.gettempdir()) / f"stowplan-{hashlib.sha256(body).hexdigest()}"
+
+
+def tell_read(text: RequestText, monitor: SolveMonitor) -> None:
+    asked = read_plan(text, monitor)
+    assert isinstance(asked, ReadPlan)
+    monitor.tells(ReadInTask(asked=asked, wall_s=0.0))
 
 
 def slow_task(text: RequestText, monitor: SolveMonitor) -> Planned | Lacking:
@@ -34,7 +39,7 @@ def slow_task(text: RequestText, monitor: SolveMonitor) -> Planned | Lacking:
 
 def hanging_task(text: RequestText, monitor: SolveMonitor) -> Planned:
     """Read, and find nothing until canceled."""
-    monitor.tells(cast("ReadPlan", read_plan(text, monitor)))
+    tell_read(text, monitor)
     monitor.canceled.wait(_LONG_S)
     raise WorkerError("canceled")
 
@@ -47,7 +52,7 @@ def deaf_task(text: RequestText, monitor: SolveMonitor) -> Planned:  # noqa: ARG
 
 def broken_task(text: RequestText, monitor: SolveMonitor) -> Planned:
     """Read, and fail as a bug of ours would."""
-    monitor.tells(read_plan(text, monitor))
+    tell_read(text, monitor)
     raise ZeroDivisionError("a bug")
 
 
@@ -62,6 +67,6 @@ def dying_once_task(text: RequestText, monitor: SolveMonitor) -> Planned | Lacki
     if mark.exists():
         return read_and_plan(text, monitor)
     mark.touch()
-    monitor.tells(read_plan(text, monitor))
+    tell_read(text, monitor)
     time.sleep(1.0)
     os._exit(3)

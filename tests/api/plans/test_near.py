@@ -1,8 +1,8 @@
 """Rounds of changes that one worker reads and plans: stored with their end where that is soon, as any other else."""
 
 from collections.abc import Callable
-from contextlib import ExitStack, closing
-from typing import Any
+from contextlib import closing
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -15,17 +15,20 @@ from api.plans import near
 from api.plans.near import READ_AND_PLAN
 from api.plans.outcome import PLAN_TASK
 from api.plans.reading import READ_PLAN
+from api.plans.run import RunningPlan
 from api.store.database import Store
 from api.store.tables import LEASES
+from models.plan import PlanRequest
+from solver.monitor import Progress
 from solver.pool import QueueFullError, WorkerPool
 from solver.ticket import Ticket
 from tests.api import near_tasks
 from tests.api.asking import events_of, planned, post, until
-from tests.api.conftest import SETTINGS, postgresql_programs
+from tests.api.conftest import SETTINGS
 from tests.api.plans.test_run import canceled
-from tests.api.postgresql import running
 from tests.api.requests import Json, json_text, sia_request
 from tests.api.serving import serving
+from tests.api.store.test_database import RECORD
 
 pytestmark = pytest.mark.slow
 
@@ -105,13 +108,9 @@ def test_a_round_is_read_and_planned_in_one_task_and_stored_once(
     assert planned(client, change(plan, 5.0))["status"] == "succeeded"
 
 
-@pytest.mark.parametrize("is_shared", [False, True])
-def test_nobody_owns_what_has_ended(pool: WorkerPool, is_shared: bool) -> None:
-    with ExitStack() as stack:
-        server = stack.enter_context(running(postgresql_programs())) if is_shared else None
-        store = stack.enter_context(closing(Store(None if server is None else server.database())))
-        settings = Settings(database=IN_MEMORY, shutdown_s=1.0)
-        client = stack.enter_context(serving(create_app(settings, pool=pool, store=store)))
+def test_nobody_owns_what_has_ended(pool: WorkerPool) -> None:
+    settings = Settings(database=IN_MEMORY, shutdown_s=1.0)
+    with closing(Store(None)) as store, serving(create_app(settings, pool=pool, store=store)) as client:
         base = base_of(client, 22.0)
         plan = planned(client, change(base, 30.0))
         with store.reading() as connection:
@@ -187,6 +186,44 @@ def test_a_bug_behind_reading_fails_the_plan(client: httpx.Client, monkeypatch: 
     assert (plan["status"], plan["failure"]["code"]) == ("failed", "internal_error")
     assert "a bug" in plan["failure"]["detail"]
     assert client.get(plan["links"]["self"]).json() == plan
+
+
+def test_an_end_that_cannot_be_made_is_told_to_its_client_alone(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any) -> None:
+        raise ZeroDivisionError("a bug")
+
+    base = base_of(client, 20.0)
+    monkeypatch.setattr(RunningPlan, "ended_by", broken)
+    # Not those of which the worker has told before, on a busy machine.
+    answers = (
+        post(client, "/v1/plans", change(base, 40.0 + k), Prefer="wait=50", Connection="close") for k in range(100)
+    )
+    failed = next(answer for answer in answers if answer.status_code != 200)
+    assert (failed.status_code, failed.json()["code"]) == (500, "internal_error")
+    monkeypatch.undo()
+    assert planned(client, change(base, 41.0))["status"] == "succeeded"
+
+
+def test_what_is_heard_while_a_plan_is_taken_over_comes_behind_its_beginning() -> None:
+    class Telling(Ticket):
+        """Whose worker has told of progress before, and tells again as soon as somebody listens."""
+
+        def done_callback(self, function: Callable[[Ticket], None]) -> None:
+            del function
+            self._advance(Progress(elapsed_s=0.2, objective=4.0, bound=1.0))
+
+    def unwanted(*_: Any) -> None:
+        raise AssertionError("it has not ended")
+
+    plan = RunningPlan(RECORD, cast("PlanRequest", None), cast("WorkerPool", None), 1.0, unwanted)
+    ticket = Telling(1, READ_AND_PLAN, b"", 5.0, None, None)
+    ticket._begin()
+    ticket._advance(Progress(elapsed_s=0.1, objective=5.0, bound=1.0))
+    plan.go_on(ticket)
+    told = [event.data.get("status", event.data.get("objective")) for event in plan.events.after(0)]
+    assert told == ["queued", "building", "solving", 5.0, 4.0]
 
 
 def test_faults_and_keys_are_those_of_other_requests(client: httpx.Client, submitted: list[str]) -> None:
