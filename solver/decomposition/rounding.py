@@ -17,7 +17,7 @@ import numpy as np
 
 from solver.decomposition.dual import ReducedCosts
 from solver.decomposition.structure import ChoiceProblem
-from stowplan.arrays import FloatMatrix, FloatVector, IntVector, Mask
+from stowplan.arrays import FloatMatrix, FloatVector, IntVector, Mask, all_of
 
 # Options beside one of each class that are moved between, unless fewer are asked for; moves between them, moves that
 # are paired, moves made.
@@ -79,6 +79,8 @@ def round_choice(
         Options beside one of each class, and those that are chosen first, that are moved between.
     """
     start = _rounded(problem, fraction)
+    if _suffices(problem, start, is_enough):
+        return start[: problem.cost.size]
     options = _options(problem, reduced, start, most_extra)
     if options is None or stop():
         return None
@@ -91,6 +93,22 @@ def round_choice(
         if stop():
             break
     return None
+
+
+def _suffices(problem: ChoiceProblem, start: IntVector, is_enough: Callable[[float], bool]) -> bool:
+    """Whether the counts `start` (n + K,) keep every row, and cost little enough, as they are: to list moves takes
+    several times as long."""
+    counts = start[: problem.cost.size]
+    slack = problem.limit - problem.used_by(counts)
+    if not all_of(slack >= -_tolerance(problem)):
+        return False
+    chosen = counts.nonzero()[0]
+    return is_enough(problem.offset + float((problem.cost[chosen] * counts[chosen]).sum()))
+
+
+def _tolerance(problem: ChoiceProblem) -> FloatVector:
+    """What rows (m,) may be exceeded by."""
+    return np.asarray(_ROUNDING * np.maximum(1.0, np.abs(problem.limit)))
 
 
 def _rounded(problem: ChoiceProblem, fraction: FloatVector) -> IntVector:
@@ -178,7 +196,7 @@ class _Descent:
         # Neither here nor below by BLAS, whose threads go on for longer than this takes.
         self._slack = problem.limit - np.einsum("om,o->m", moves.usage, self._held)
         self._value = problem.offset + float((moves.costs * self._held).sum())
-        self._tolerance = _ROUNDING * np.maximum(1.0, np.abs(problem.limit))
+        self._tolerance = _tolerance(problem)
         taken = np.bincount(problem.coupling.indices, np.abs(problem.coupling.data), problem.limit.size)
         worth = float(np.abs(problem.cost).sum()) / np.maximum(taken, _ROUNDING)
         self._price = np.maximum(prices, _LEAST_PRICE * worth)
