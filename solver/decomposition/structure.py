@@ -138,10 +138,9 @@ class ChoiceProblem:
     def is_of(self, problem: MatrixProblem) -> bool:
         """Whether each column of the problem costs what is said here, and takes as much of what couples, all of that
         together, weighed by chance; and what is left out gains nothing."""
-        weight = np.zeros(problem.num_rows)
-        weight[self.rows] = np.random.default_rng(0).random(self.rows.size)
+        weight, taken = _weighed(problem, self.rows)
         column, cost = self._column_of_origin(), problem.sense.sign * problem.objective
-        taken, says = problem.matrix.T @ weight, self.coupling @ weight[self.rows]
+        says = self.coupling @ weight
         gains = cost < 0
         gains[self.origin] = False
         return (
@@ -155,9 +154,11 @@ class ChoiceProblem:
     def _column_of_origin(self) -> IntVector:
         """The column that stands for each of `origin`."""
         if self._column is None:
-            width = self.copies * self.size
-            within = np.arange(self.origin.size) - np.repeat(self.origin_start, width)
-            column = np.repeat(self.start[:-1], width) + within % np.repeat(self.size, width)
+            # Of every block the columns of its class.
+            first, size = self.start[:-1], self.size
+            if self.has_copies:
+                first, size = np.repeat(first, self.copies), np.repeat(size, self.copies)
+            column = _ranges(first, size)
             object.__setattr__(self, "_column", column)
             return column
         return self._column
@@ -199,6 +200,19 @@ class ChoiceProblem:
 
 
 _with_costs = copier(ChoiceProblem, "cost", "offset")
+_weights: OfUnchanged["sparse.csc_array", tuple[FloatVector, FloatVector]] = OfUnchanged()
+
+
+def _weighed(problem: MatrixProblem, rows: IntVector) -> tuple[FloatVector, FloatVector]:
+    """Weights of some rows (m,), by chance, and what each column (n,) takes of all these together."""
+    asked = rows.tobytes()
+    known = _weights.get(problem.matrix, (), asked)
+    if known is None:
+        weight = np.zeros(problem.num_rows)
+        weight[rows] = np.random.default_rng(0).random(rows.size)
+        known = weight[rows], problem.matrix.T @ weight
+        _weights.put(problem.matrix, (), asked, known)
+    return known
 
 
 def find_structure(problem: MatrixProblem) -> ChoiceProblem | None:
@@ -305,7 +319,7 @@ def _found_apart(problem: MatrixProblem, columns: IntVector, frame: _Frame) -> _
         start=np.append(first, columns.size),
         copies=np.ones(first.size, dtype=np.int64),
         required=required,
-        coupling=coupling.matrix if is_all else _rows_of(coupling.matrix, columns),
+        coupling=coupling.matrix if is_all else rows_of(coupling.matrix, columns),
         limit=coupling.limit,
         rows=coupling.rows,
         offset=0.0,
@@ -411,8 +425,8 @@ def _are_equal(
     return bool(are_same.all())
 
 
-def _rows_of(matrix: "sparse.csr_array", rows: IntVector) -> "sparse.csr_array":
-    """Some rows of a matrix. SciPy takes several times as long for few."""
+def rows_of(matrix: "sparse.csr_array", rows: IntVector) -> "sparse.csr_array":
+    """Some rows (k,) of a matrix, in this order: CSR. SciPy takes several times as long for few."""
     first = matrix.indptr[rows].astype(np.int64)
     count = matrix.indptr[rows + 1] - first
     entries = _ranges(first, count)
