@@ -113,22 +113,26 @@ def _tolerance(problem: ChoiceProblem) -> FloatVector:
 
 def _rounded(problem: ChoiceProblem, fraction: FloatVector) -> IntVector:
     """Counts (n + K,), nothing behind the columns: fractions rounded down, the rest by largest remainder."""
-    num_classes = problem.copies.size
-    wanted = problem.copies[problem.class_of] * fraction
-    nothing = np.where(problem.required, 0.0, problem.copies - np.add.reduceat(wanted, problem.start[:-1]))
-    every = np.concatenate([wanted, np.maximum(nothing, 0.0)])
-    class_of = np.concatenate([problem.class_of, np.arange(num_classes)])
+    n, heads = problem.cost.size, problem.start[:-1]
+    every = np.empty(n + problem.copies.size)
+    every[:n] = problem.copies[problem.class_of] * fraction
+    nothing = problem.copies - np.add.reduceat(every[:n], heads)
+    every[n:] = np.where(problem.required, 0.0, np.maximum(nothing, 0.0))
     counts = np.floor(every + _ROUNDING).astype(np.int64)
-    missing = problem.copies - np.bincount(class_of, counts, num_classes).astype(np.int64)
+    missing = problem.copies - np.add.reduceat(counts[:n], heads) - counts[n:]
+    if not missing.any():
+        return counts
+    class_of = np.concatenate([problem.class_of, np.arange(problem.copies.size)])
     remainder = every - counts
     # A class that misses q copies gives one to each of its q largest remainders.
     near = np.flatnonzero((missing[class_of] > 0) & (remainder > 0))
     near = near[np.lexsort([-remainder[near], class_of[near]])]
     rank = np.arange(near.size) - np.searchsorted(class_of[near], class_of[near])
-    counts[near[rank < missing[class_of[near]]]] += 1
+    given = near[rank < missing[class_of[near]]]
+    counts[given] += 1
     # What rounding errors leave over goes to the first column.
-    missing = problem.copies - np.bincount(class_of, counts, num_classes).astype(np.int64)
-    counts[problem.start[:-1]] += np.maximum(missing, 0)
+    missing -= np.bincount(class_of[given], minlength=missing.size)
+    counts[heads] += np.maximum(missing, 0)
     return counts
 
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from solver.decomposition.blocks import Blocks, Coupling, coupling_rows, find_blocks
+from solver.decomposition.compressed import ranges, rows_of
 from solver.feasibility import FEASIBILITY_TOLERANCE
 from solver.problem import MatrixProblem
 from stowplan.arrays import FloatMatrix, FloatVector, IntVector, Mask, all_of
@@ -133,7 +134,7 @@ class ChoiceProblem:
         matrix of them takes several times as long."""
         first = self.coupling.indptr[columns].astype(np.int64)
         count = self.coupling.indptr[columns + 1] - first
-        return _ranges(first, count), count
+        return ranges(first, count), count
 
     def is_of(self, problem: MatrixProblem) -> bool:
         """Whether each column of the problem costs what is said here, and takes as much of what couples, all of that
@@ -158,7 +159,7 @@ class ChoiceProblem:
             first, size = self.start[:-1], self.size
             if self.has_copies:
                 first, size = np.repeat(first, self.copies), np.repeat(size, self.copies)
-            column = _ranges(first, size)
+            column = ranges(first, size)
             object.__setattr__(self, "_column", column)
             return column
         return self._column
@@ -412,7 +413,7 @@ def _are_equal(
     """Whether every block equals its twin, which has as many columns."""
     apart = np.flatnonzero(twin != np.arange(first.size))
     other = twin[apart]
-    own, others = _ranges(first[apart], size[apart]), _ranges(first[other], size[apart])
+    own, others = ranges(first[apart], size[apart]), ranges(first[other], size[apart])
     if not (cost[own] == cost[others]).all():
         return False
     entries = np.diff(matrix.indptr)
@@ -420,23 +421,6 @@ def _are_equal(
         return False
     # The entries of a block are one behind the other, too.
     heads, count = matrix.indptr[first].astype(np.int64), np.add.reduceat(entries, first)[apart]
-    own, others = _ranges(heads[apart], count), _ranges(heads[other], count)
+    own, others = ranges(heads[apart], count), ranges(heads[other], count)
     are_same = (matrix.indices[own] == matrix.indices[others]) & (matrix.data[own] == matrix.data[others])
     return bool(are_same.all())
-
-
-def rows_of(matrix: "sparse.csr_array", rows: IntVector) -> "sparse.csr_array":
-    """Some rows (k,) of a matrix, in this order: CSR. SciPy takes several times as long for few."""
-    first = matrix.indptr[rows].astype(np.int64)
-    count = matrix.indptr[rows + 1] - first
-    entries = _ranges(first, count)
-    heads = np.concatenate([[0], np.cumsum(count)])
-    return sparse.csr_array(
-        (matrix.data[entries], matrix.indices[entries], heads.astype(matrix.indptr.dtype)),
-        shape=(rows.size, matrix.shape[1]),
-    )
-
-
-def _ranges(start: IntVector, size: IntVector) -> IntVector:
-    """The numbers from each start on, so many."""
-    return np.asarray(np.arange(int(size.sum())) + np.repeat(start - (np.cumsum(size) - size), size))

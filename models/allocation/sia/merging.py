@@ -12,7 +12,8 @@ from scipy import sparse
 
 from models.allocation.sia.instance import SiaInstance
 from solver.decomposition.blocks import MAX_COUPLING_ROWS
-from solver.decomposition.structure import ChoiceProblem, rows_of
+from solver.decomposition.compressed import rows_of
+from solver.decomposition.structure import ChoiceProblem
 from solver.problem import MatrixProblem
 from stowplan.arrays import FloatVector, IntMatrix, IntVector, Mask, all_of, pairs_in
 
