@@ -14,11 +14,16 @@ that is little.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from solver.decomposition.structure import ChoiceProblem
 from stowplan.arrays import FloatMatrix, FloatVector, IntVector, Mask
+
+if TYPE_CHECKING:
+    from scipy import sparse
 
 # In units of the mean absolute cost. From a good start the early, blunt stages would only lose it.
 _FIRST_TEMPERATURE = 0.3
@@ -165,20 +170,32 @@ class _SmoothOracle:
         self._problem = problem
         self._heads = problem.start[:-1]
         self._size = problem.size
-        self._copies_of = problem.copies[problem.class_of]
-        self._usage = problem.coupling.T
         # The best choice of an optional class costs 0 at most.
         self._most = np.where(problem.required, np.inf, 0.0)
         # Without a feasible point the dual has no maximum; prices far beyond all costs have told enough.
         self.largest_multiplier = 1e4 * (1.0 + float(np.abs(problem.cost).max()))
-        # Rough curvature (m,) of each row at temperature 1 while all options are equally likely.
-        squares = problem.coupling.power(2).T @ (problem.copies / self._size)[problem.class_of]
-        self.curvature = np.maximum(squares, 1e-12)
         self.best_bound = -np.inf
         self.best_point = np.zeros(problem.limit.size)
         self.num_evaluations = 0
         self._highest = problem.highest
         self.has_refuted = False
+
+    # The next three are asked only where prices are looked for.
+
+    @cached_property
+    def curvature(self) -> FloatVector:
+        """Rough curvature (m,) of each row at temperature 1 while all options are equally likely."""
+        problem = self._problem
+        squares = problem.coupling.power(2).T @ (problem.copies / self._size)[problem.class_of]
+        return np.asarray(np.maximum(squares, 1e-12))
+
+    @cached_property
+    def _copies_of(self) -> IntVector:
+        return self._problem.copies[self._problem.class_of]
+
+    @cached_property
+    def _usage(self) -> "sparse.csc_array":
+        return self._problem.coupling.T
 
     def at(self, point: FloatVector, temperature: float) -> _Smoothed:
         """Smoothed dual at `point` (m,)."""

@@ -17,7 +17,7 @@ import numpy as np
 
 from solver.decomposition.dual import ReducedCosts
 from solver.decomposition.structure import ChoiceProblem
-from stowplan.arrays import FloatMatrix, FloatVector, IntVector, Mask
+from stowplan.arrays import FloatMatrix, FloatVector, IntVector, Mask, all_of
 
 # Options beside one of each class that are moved between, unless fewer are asked for; moves between them, moves that
 # are paired, moves made.
@@ -79,6 +79,8 @@ def round_choice(
         Options beside one of each class, and those that are chosen first, that are moved between.
     """
     start = _rounded(problem, fraction)
+    if _suffices(problem, start, is_enough):
+        return start[: problem.cost.size]
     options = _options(problem, reduced, start, most_extra)
     if options is None or stop():
         return None
@@ -93,24 +95,44 @@ def round_choice(
     return None
 
 
+def _suffices(problem: ChoiceProblem, start: IntVector, is_enough: Callable[[float], bool]) -> bool:
+    """Whether the counts `start` (n + K,) keep every row, and cost little enough, as they are: to list moves takes
+    several times as long."""
+    counts = start[: problem.cost.size]
+    slack = problem.limit - problem.used_by(counts)
+    if not all_of(slack >= -_tolerance(problem)):
+        return False
+    chosen = counts.nonzero()[0]
+    return is_enough(problem.offset + float((problem.cost[chosen] * counts[chosen]).sum()))
+
+
+def _tolerance(problem: ChoiceProblem) -> FloatVector:
+    """What rows (m,) may be exceeded by."""
+    return np.asarray(_ROUNDING * np.maximum(1.0, np.abs(problem.limit)))
+
+
 def _rounded(problem: ChoiceProblem, fraction: FloatVector) -> IntVector:
     """Counts (n + K,), nothing behind the columns: fractions rounded down, the rest by largest remainder."""
-    num_classes = problem.copies.size
-    wanted = problem.copies[problem.class_of] * fraction
-    nothing = np.where(problem.required, 0.0, problem.copies - np.add.reduceat(wanted, problem.start[:-1]))
-    every = np.concatenate([wanted, np.maximum(nothing, 0.0)])
-    class_of = np.concatenate([problem.class_of, np.arange(num_classes)])
+    n, heads = problem.cost.size, problem.start[:-1]
+    every = np.empty(n + problem.copies.size)
+    every[:n] = problem.copies[problem.class_of] * fraction
+    nothing = problem.copies - np.add.reduceat(every[:n], heads)
+    every[n:] = np.where(problem.required, 0.0, np.maximum(nothing, 0.0))
     counts = np.floor(every + _ROUNDING).astype(np.int64)
-    missing = problem.copies - np.bincount(class_of, counts, num_classes).astype(np.int64)
+    missing = problem.copies - np.add.reduceat(counts[:n], heads) - counts[n:]
+    if not missing.any():
+        return counts
+    class_of = np.concatenate([problem.class_of, np.arange(problem.copies.size)])
     remainder = every - counts
     # A class that misses q copies gives one to each of its q largest remainders.
     near = np.flatnonzero((missing[class_of] > 0) & (remainder > 0))
     near = near[np.lexsort([-remainder[near], class_of[near]])]
     rank = np.arange(near.size) - np.searchsorted(class_of[near], class_of[near])
-    counts[near[rank < missing[class_of[near]]]] += 1
+    given = near[rank < missing[class_of[near]]]
+    counts[given] += 1
     # What rounding errors leave over goes to the first column.
-    missing = problem.copies - np.bincount(class_of, counts, num_classes).astype(np.int64)
-    counts[problem.start[:-1]] += np.maximum(missing, 0)
+    missing -= np.bincount(class_of[given], minlength=missing.size)
+    counts[heads] += np.maximum(missing, 0)
     return counts
 
 
@@ -178,7 +200,7 @@ class _Descent:
         # Neither here nor below by BLAS, whose threads go on for longer than this takes.
         self._slack = problem.limit - np.einsum("om,o->m", moves.usage, self._held)
         self._value = problem.offset + float((moves.costs * self._held).sum())
-        self._tolerance = _ROUNDING * np.maximum(1.0, np.abs(problem.limit))
+        self._tolerance = _tolerance(problem)
         taken = np.bincount(problem.coupling.indices, np.abs(problem.coupling.data), problem.limit.size)
         worth = float(np.abs(problem.cost).sum()) / np.maximum(taken, _ROUNDING)
         self._price = np.maximum(prices, _LEAST_PRICE * worth)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from solver.decomposition.blocks import Blocks, Coupling, coupling_rows, find_blocks
+from solver.decomposition.compressed import ranges, rows_of
 from solver.feasibility import FEASIBILITY_TOLERANCE
 from solver.problem import MatrixProblem
 from stowplan.arrays import FloatMatrix, FloatVector, IntVector, Mask, all_of
@@ -133,15 +134,14 @@ class ChoiceProblem:
         matrix of them takes several times as long."""
         first = self.coupling.indptr[columns].astype(np.int64)
         count = self.coupling.indptr[columns + 1] - first
-        return _ranges(first, count), count
+        return ranges(first, count), count
 
     def is_of(self, problem: MatrixProblem) -> bool:
         """Whether each column of the problem costs what is said here, and takes as much of what couples, all of that
         together, weighed by chance; and what is left out gains nothing."""
-        weight = np.zeros(problem.num_rows)
-        weight[self.rows] = np.random.default_rng(0).random(self.rows.size)
+        weight, taken = _weighed(problem, self.rows)
         column, cost = self._column_of_origin(), problem.sense.sign * problem.objective
-        taken, says = problem.matrix.T @ weight, self.coupling @ weight[self.rows]
+        says = self.coupling @ weight
         gains = cost < 0
         gains[self.origin] = False
         return (
@@ -155,9 +155,11 @@ class ChoiceProblem:
     def _column_of_origin(self) -> IntVector:
         """The column that stands for each of `origin`."""
         if self._column is None:
-            width = self.copies * self.size
-            within = np.arange(self.origin.size) - np.repeat(self.origin_start, width)
-            column = np.repeat(self.start[:-1], width) + within % np.repeat(self.size, width)
+            # Of every block the columns of its class.
+            first, size = self.start[:-1], self.size
+            if self.has_copies:
+                first, size = np.repeat(first, self.copies), np.repeat(size, self.copies)
+            column = ranges(first, size)
             object.__setattr__(self, "_column", column)
             return column
         return self._column
@@ -199,6 +201,19 @@ class ChoiceProblem:
 
 
 _with_costs = copier(ChoiceProblem, "cost", "offset")
+_weights: OfUnchanged["sparse.csc_array", tuple[FloatVector, FloatVector]] = OfUnchanged()
+
+
+def _weighed(problem: MatrixProblem, rows: IntVector) -> tuple[FloatVector, FloatVector]:
+    """Weights of some rows (m,), by chance, and what each column (n,) takes of all these together."""
+    asked = rows.tobytes()
+    known = _weights.get(problem.matrix, (), asked)
+    if known is None:
+        weight = np.zeros(problem.num_rows)
+        weight[rows] = np.random.default_rng(0).random(rows.size)
+        known = weight[rows], problem.matrix.T @ weight
+        _weights.put(problem.matrix, (), asked, known)
+    return known
 
 
 def find_structure(problem: MatrixProblem) -> ChoiceProblem | None:
@@ -305,7 +320,7 @@ def _found_apart(problem: MatrixProblem, columns: IntVector, frame: _Frame) -> _
         start=np.append(first, columns.size),
         copies=np.ones(first.size, dtype=np.int64),
         required=required,
-        coupling=coupling.matrix if is_all else _rows_of(coupling.matrix, columns),
+        coupling=coupling.matrix if is_all else rows_of(coupling.matrix, columns),
         limit=coupling.limit,
         rows=coupling.rows,
         offset=0.0,
@@ -398,7 +413,7 @@ def _are_equal(
     """Whether every block equals its twin, which has as many columns."""
     apart = np.flatnonzero(twin != np.arange(first.size))
     other = twin[apart]
-    own, others = _ranges(first[apart], size[apart]), _ranges(first[other], size[apart])
+    own, others = ranges(first[apart], size[apart]), ranges(first[other], size[apart])
     if not (cost[own] == cost[others]).all():
         return False
     entries = np.diff(matrix.indptr)
@@ -406,23 +421,6 @@ def _are_equal(
         return False
     # The entries of a block are one behind the other, too.
     heads, count = matrix.indptr[first].astype(np.int64), np.add.reduceat(entries, first)[apart]
-    own, others = _ranges(heads[apart], count), _ranges(heads[other], count)
+    own, others = ranges(heads[apart], count), ranges(heads[other], count)
     are_same = (matrix.indices[own] == matrix.indices[others]) & (matrix.data[own] == matrix.data[others])
     return bool(are_same.all())
-
-
-def _rows_of(matrix: "sparse.csr_array", rows: IntVector) -> "sparse.csr_array":
-    """Some rows of a matrix. SciPy takes several times as long for few."""
-    first = matrix.indptr[rows].astype(np.int64)
-    count = matrix.indptr[rows + 1] - first
-    entries = _ranges(first, count)
-    heads = np.concatenate([[0], np.cumsum(count)])
-    return sparse.csr_array(
-        (matrix.data[entries], matrix.indices[entries], heads.astype(matrix.indptr.dtype)),
-        shape=(rows.size, matrix.shape[1]),
-    )
-
-
-def _ranges(start: IntVector, size: IntVector) -> IntVector:
-    """The numbers from each start on, so many."""
-    return np.asarray(np.arange(int(size.sum())) + np.repeat(start - (np.cumsum(size) - size), size))

@@ -11,7 +11,7 @@ from scipy import sparse
 
 from models.allocation.constraint_group import ConstraintGroup
 from models.allocation.sia.instance import SiaInstance
-from models.allocation.sia.merging import merged
+from models.allocation.sia.merging import Offer, merged, offer_of
 from solver.problem import MatrixProblem
 from stowplan.arrays import IntVector
 from stowplan.living import OfLiving
@@ -62,25 +62,25 @@ def column_names(instance: SiaInstance) -> tuple[str, ...]:
 
 # Pairs from which on telling jobs apart saves time: in programs of fewer, its fixed cost is more than it saves.
 MERGING_PAYS = 1000
-_MOST_PROBLEMS = 4
-# Of clusters that are planned in turns.
-# By matrix, which placeability rows its last ones are.
+# Of clusters that are planned in turns; in pairs, of each of which some 80 bytes are kept.
+_MOST_PROBLEMS, _MOST_PAIRS = 4, 300_000
+# By matrix, which placeability rows its last ones are, and what jobs are merged by.
 _used_in: OfLiving["sparse.csc_array", list[int]] = OfLiving()
-_problems: Recent[MatrixProblem] = Recent(most=_MOST_PROBLEMS, most_of_one=1, most_entries=_MOST_PROBLEMS)
+_offers: OfLiving["sparse.csc_array", Offer] = OfLiving()
+_problems: Recent[MatrixProblem] = Recent(most=_MOST_PAIRS, most_of_one=_MOST_PAIRS, most_entries=_MOST_PROBLEMS)
 
 
 def assemble(instance: SiaInstance) -> MatrixProblem:
-    """The program in matrix form, without names; its rows are those of `constraint_groups`, one below the other. Of few
+    """The program in matrix form, without names; its rows are those of `constraint_groups`, one below the other. Of
     pairs that are those of an earlier instance, under the same limits, rows and bounds are the very same."""
-    if instance.pair_jobs.size >= MERGING_PAYS:
-        return _made(instance)
-    rows = instance.rows
-    arrays = (instance.pair_jobs, instance.pair_configurations, instance.reserved, rows.coefficients, rows.limits)
-    key = (len(instance.jobs), *(array.tobytes() for array in arrays))
+    rows, offered = instance.rows, instance.utility.offered
+    # Pairs are those that are offered.
+    arrays = (offered, instance.reserved, rows.coefficients, rows.limits)
+    key = (offered.shape, *(array.tobytes() for array in arrays))
     known = _problems.get(key)
     if known is None:
         known = _made(instance)
-        _problems.put(key, known, 1)
+        _problems.put(key, known, instance.pair_jobs.size)
         return known
     return known.with_costs(instance.sense, instance.gain, instance.constant)
 
@@ -118,11 +118,15 @@ def tell_choice(instance: SiaInstance, problem: MatrixProblem) -> None:
     """Say what the choice form is of the program that `assemble` gave, be its objective another; not of a small one."""
     if problem.num_columns < MERGING_PAYS:
         return
-    choosing, reserved = _choosing(instance), instance.reserved
-    is_alone = np.bincount(instance.pair_jobs, minlength=len(instance.jobs)) > 0
-    is_alone[choosing] = is_alone[reserved] = False
-    order = np.concatenate([choosing, reserved, np.flatnonzero(is_alone)])
-    problem.tell(merged(instance, problem.objective, order, _used(instance), choosing.size + reserved.size))
+    offer = _offers.get(problem.matrix)
+    if offer is None:
+        choosing, reserved = _choosing(instance), instance.reserved
+        is_alone = np.bincount(instance.pair_jobs, minlength=len(instance.jobs)) > 0
+        is_alone[choosing] = is_alone[reserved] = False
+        order = np.concatenate([choosing, reserved, np.flatnonzero(is_alone)])
+        offer = offer_of(instance, order, _used(instance), choosing.size + reserved.size)
+        _offers.put(problem.matrix, offer)
+    problem.tell(merged(problem, offer))
 
 
 def _columns(instance: SiaInstance, job_rows: IntVector, used: IntVector, num_of_jobs: int) -> "sparse.csc_array":

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from solver.decomposition import rounding
 from solver.decomposition.core import build_core, threshold_for
 from solver.decomposition.dual import maximise_dual, reduced_costs
 from solver.decomposition.relaxation import solve_relaxation
@@ -129,3 +130,23 @@ def test_equal_options_are_not_all_moved_between() -> None:
     assert options is not None
     moves = _moves(found, reduced_costs(found, dual.multipliers), options)
     assert moves.source.size <= 20_000
+
+
+def test_counts_that_are_good_enough_are_not_moved_between(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of two jobs fits: rounding its share of 1 keeps the row, and a share of 0.4 of the other is left."""
+    found = find_structure(problem([[2, 2]], [-INF], [3], [-6, -4]))
+    assert found is not None
+    prices, fraction = np.array([2.0]), np.array([1.0, 0.4])
+    reduced = reduced_costs(found, prices)
+
+    def refusing(*_: object) -> None:
+        raise AssertionError("moves are listed")
+
+    monkeypatch.setattr(rounding, "_moves", refusing)
+    counts = round_choice(found, prices, reduced, fraction, lambda value: value <= -6.0)
+    assert counts is not None
+    assert counts.tolist() == [1, 0]
+    with pytest.raises(AssertionError, match="moves are listed"):
+        round_choice(found, prices, reduced, fraction, lambda value: value <= -6.5)
+    with pytest.raises(AssertionError, match="moves are listed"):
+        round_choice(found, prices, reduced, np.array([1.0, 0.6]), lambda _: True)

@@ -12,6 +12,7 @@ from models.allocation.constraint_group import stacked
 from models.allocation.sia.assembly import MERGING_PAYS, assemble, constraint_groups, tell_choice
 from models.allocation.sia.formulation import SiaFormulation, formulate_sia
 from models.allocation.sia.instance import SiaInstance, sia_instance
+from models.allocation.sia.merging import merged, offer_of
 from models.allocation.sia.parameters import SiaObjective, SiaParameters
 from models.clock import PhaseClock
 from models.workload import Job, NodeGpus, Snapshot
@@ -110,14 +111,33 @@ def test_jobs_are_merged_as_their_columns_are(seed: int) -> None:
             assert_told_is_found(prepare(problem).problem, may_be_untold=has_single_unit)
 
 
-@patch("models.allocation.sia.assembly.MERGING_PAYS", 0)
 def test_jobs_that_differ_are_not_merged_whatever_their_sums() -> None:
     rng = dice(0)
     instance = sia_instance(random_snapshot(rng), random_parameters(rng), PhaseClock())
-    assert told(instance).choice is not None
-    with patch("numpy.random.default_rng") as drawn:
-        drawn().integers.side_effect = lambda _, size, dtype: np.zeros(size, dtype)
-        assert told(instance).choice is None
+    problem, order = assemble(instance), np.flatnonzero(instance.utility.offered.any(axis=1))
+    offer = offer_of(instance, order, np.arange(instance.rows.limits.size), problem.num_rows)
+    assert merged(problem, offer) is not None
+    assert merged(problem, replace(offer, weight=np.zeros_like(offer.weight))) is None
+
+
+@patch("models.allocation.sia.assembly.MERGING_PAYS", 0)
+def test_what_is_offered_is_told_with_other_costs() -> None:
+    """Of rows that are those of an earlier program the choice form is that of the costs now."""
+    on = cluster(node("n0", num_gpus=2), node("n1", num_gpus=2))
+    jobs = tuple(Job(id=f"j{k}", performance=table({("a", 1): 3.0, ("a", 2): 5.0})) for k in range(3))
+    heavier = (replace(jobs[0], weight=2.0), *jobs[1:])
+    first, second = (
+        told(sia_instance(Snapshot(cluster=on, jobs=each), SiaParameters(queue_penalty=8.0), PhaseClock()))
+        for each in (jobs, heavier)
+    )
+    assert second.matrix is first.matrix
+    assert first.choice is not None
+    assert second.choice is not None
+    assert first.choice.copies.tolist() == [3]
+    assert second.choice.copies.tolist() == [1, 2]
+    assert not second.choice.is_of(first)
+    for problem in (first, second):
+        assert_told_is_found(problem, may_be_untold=False)
 
 
 def test_jobs_whose_costs_are_whole_numbers_are_told_apart() -> None:
