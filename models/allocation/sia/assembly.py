@@ -135,11 +135,13 @@ def _columns(instance: SiaInstance, job_rows: IntVector, num_of_jobs: int) -> "s
     width = entries.rows.shape[1]
     # As SciPy stores them.
     is_small = max(width * num_pairs, num_rows) <= np.iinfo(np.int32).max
-    of_each = np.where(entries.rows >= 0, num_of_jobs + entries.rows, -1).astype(np.int32 if is_small else np.int64)
+    of_each: IntMatrix = np.where(entries.rows >= 0, num_of_jobs + entries.rows, -1)
+    if is_small:
+        of_each = of_each.astype(np.int32)
     rows, values = of_each.take(configurations, axis=0), entries.values.take(configurations, axis=0)
     rows[:, 0] = job_rows
     if job_rows.min(initial=0) >= 0 and entries.are_alike:
-        heads: IntVector = np.arange(0, rows.size + 1, width)
+        heads = np.arange(0, rows.size + 1, width)
     else:
         heads = np.concatenate([[0], np.cumsum(entries.count.take(configurations) + (job_rows >= 0))])
         has_entry = rows >= 0
