@@ -138,7 +138,9 @@ def _columns(instance: SiaInstance, job_rows: IntVector, num_of_jobs: int) -> "s
     of_each: IntMatrix = np.where(entries.rows >= 0, num_of_jobs + entries.rows, -1)
     if is_small:
         of_each = of_each.astype(np.int32)
-    rows, values = of_each.take(configurations, axis=0), entries.values.take(configurations, axis=0)
+    # All are in range; without a look at that it takes a fifth of the time.
+    rows = of_each.take(configurations, axis=0, mode="clip")
+    values = entries.values.take(configurations, axis=0, mode="clip")
     rows[:, 0] = job_rows
     if job_rows.min(initial=0) >= 0 and entries.are_alike:
         heads = np.arange(0, rows.size + 1, width)

@@ -216,6 +216,8 @@ def _taken(values: NDArray[_T], rows: IntVector, columns: IntVector | None) -> N
 
 def _columns(before: ConfigurationSet, now: ConfigurationSet) -> IntVector | None:
     """Where each configuration (C,) stood before, -1 for nowhere; None where all stand as they did."""
+    if before is now:
+        return None
     parts = zip(_parts(before), _parts(now), strict=True)
     if len(before) == len(now) and all((own == other).all() for own, other in parts):
         return None
