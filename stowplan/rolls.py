@@ -177,7 +177,7 @@ def _differing(before: NDArray[Any], now: NDArray[Any]) -> list[int] | None:
         if is_small and before.dtype is now.dtype and before.tobytes() == now.tobytes():
             return []
         is_other = before != now
-        # A row at a time takes longer, unless most differ.
+        # To ask each row takes longer, unless most differ.
         where = is_other.ravel().nonzero()[0]
         if where.size <= _SMALL:
             return sorted(set((where // (now.size // len(now))).tolist()) if where.size else ())
