@@ -177,9 +177,11 @@ def _differing(before: NDArray[Any], now: NDArray[Any]) -> list[int] | None:
         if is_small and before.dtype is now.dtype and before.tobytes() == now.tobytes():
             return []
         is_other = before != now
-        if is_small:
-            return sorted(set(is_other.nonzero()[0].tolist()))
-        is_other = is_other.any(axis=1)
+        # To ask each row takes longer, unless most differ.
+        where = is_other.ravel().nonzero()[0]
+        if where.size <= _SMALL:
+            return sorted(set((where // (now.size // len(now))).tolist()) if where.size else ())
+        is_other = is_other.any(axis=tuple(range(1, now.ndim)))
     elif now.size <= _FEW_ROWS:
         pairs = enumerate(zip(before.tolist(), now.tolist(), strict=True))
         if are_objects:

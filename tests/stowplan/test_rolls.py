@@ -173,6 +173,9 @@ def test_arrays_are_compared_by_row_however_many_there_are(num_rows: int) -> Non
         after = Roll(first[::-1] if is_turned else first, roll)
         after.each("rows", np.int64, find, beside=(now[::-1] if is_turned else now,))
         assert asked[1:] == [[num_rows - 2 if is_turned else 1]]
+        if before.dtype != np.object_:
+            after.each("rows", np.int64, find, beside=(-1.0 - now,))
+            assert asked[2] == list(range(num_rows))
 
 
 def test_a_roll_goes_with_its_owner_and_no_roll_keeps_those_before_it() -> None:

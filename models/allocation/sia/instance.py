@@ -69,7 +69,7 @@ class SiaInstance:
     def gain(self) -> FloatVector:
         """Change of the objective (P,) when a pair is chosen: its utility, and the penalty that is saved."""
         # As one vector: of elements by row and column it takes three times as long.
-        value = self.utility.value.take(self.pair_jobs * len(self.configurations) + self.pair_configurations)
+        value = self.utility.value.ravel()[self.pair_jobs * len(self.configurations) + self.pair_configurations]
         return np.asarray(value - self.sense.sign * self.penalty[self.pair_jobs])
 
     @property

@@ -2,9 +2,9 @@
 
 What a job reaches on a configuration depends on its model or table, on whether its batch may change, and on the
 configuration alone. So the rows of jobs whose performance equals that of the job of the same id in an earlier round are
-copied, and only the other pairs are searched; models that were fitted are not fitted again. Where configurations are
-others, tables are looked up anew. Where nothing at all is other, the matrix is the very same. The result is that of
-`evaluate`, read-only.
+copied, as are those of new jobs that train as some other one did there, and only the other pairs are searched; models
+that were fitted are not fitted again. Where configurations are others, tables are looked up anew. Where nothing at all
+is other, the matrix is the very same. The result is that of `evaluate`, read-only.
 
 What is kept is bounded: a few rounds, and together no more than so many bytes. A round that alone has more is not kept,
 and neither is one without configurations, of a cluster that is down, which tells nothing.
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from models.configurations import ConfigurationSet
 from models.performance.goodput.matrix import GoodputMatrix, KnownPairs, evaluate
 from models.performance.goodput.sharing import shared_jobs
+from models.performance.goodput.spec import GoodputModel, GoodputObservations
 from models.roll import roll_of, row_of, say
 from models.workload import Adaptivity, Job, Snapshot
 from stowplan.arrays import IntVector, Mask
@@ -41,12 +42,14 @@ _ARRAYS = tuple(field.name for field in fields(GoodputMatrix) if field.name != "
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Asked:
-    """What is evaluated: J jobs, which have what they share. row_of: by id; performances, is_elastic (J,): of each."""
+    """What is evaluated: J jobs, which have what they share. row_of: by id; performances, is_elastic (J,): of each.
+    traits (J,): equal of jobs with a model or observations that are the same as far as goodput goes; 0 of others."""
 
     jobs: Sequence[Job]
     row_of: Mapping[str, int]
     performances: NDArray[Any]
     is_elastic: Mask
+    traits: IntVector
     configurations: ConfigurationSet
 
     @classmethod
@@ -59,6 +62,7 @@ class _Asked:
             row_of=row_of(snapshot),
             performances=performances if shared is jobs else objects([job.performance for job in shared], len(jobs)),
             is_elastic=~say(snapshot, "adaptivity"),
+            traits=roll.each("trait", np.int64, lambda rows: (_trait(jobs[j]) for j in rows)),
             configurations=configurations,
         )
 
@@ -99,7 +103,8 @@ class _Round:
         )
 
     def rows(self, now: _Asked) -> IntVector:
-        """The row of each job (J',) that is the same as far as goodput goes; -1 where there is none."""
+        """The row of each job (J',), or else of another one, that is the same as far as goodput goes; -1 where there is
+        none."""
         rows = np.fromiter(map(self.asked.row_of.get, now.row_of, repeat(-1)), np.int64, len(now.jobs))
         # Nearly all have the very performance.
         same = map(is_, self.asked.performances[rows].tolist(), now.performances.tolist())
@@ -108,6 +113,15 @@ class _Round:
         for j in np.flatnonzero((rows >= 0) & ~is_known).tolist():
             if not self.has(now.jobs[j]):
                 rows[j] = -1
+        new = (rows < 0).nonzero()[0].tolist()
+        if new:
+            own = self.asked
+            # Of those alike one is asked: models that were fitted to each alone are soon seen to be others.
+            row_with = dict(zip(own.traits.tolist(), range(len(own.jobs)), strict=True))
+            for j in new:
+                row = row_with.get(trait, -1) if (trait := int(now.traits[j])) else -1
+                if row >= 0 and _is_same(own.jobs[row], now.jobs[j]):
+                    rows[j] = row
         return rows
 
     def has(self, job: Job) -> bool:
@@ -193,7 +207,8 @@ def _known(before: _Round, asked: _Asked, wanted: Mask) -> KnownPairs:
 def _taken(values: NDArray[_T], rows: IntVector, columns: IntVector | None) -> NDArray[_T]:
     """Values (J', C') at rows and columns, 0 where either is -1; `columns` None: all."""
     chosen = values.take(rows, axis=0, mode="wrap") if columns is None else values[np.ix_(rows, columns)]
-    chosen[rows < 0] = 0
+    if (is_new := rows < 0).any():
+        chosen[is_new] = 0
     if columns is not None:
         chosen[:, columns < 0] = 0
     return chosen
@@ -201,6 +216,8 @@ def _taken(values: NDArray[_T], rows: IntVector, columns: IntVector | None) -> N
 
 def _columns(before: ConfigurationSet, now: ConfigurationSet) -> IntVector | None:
     """Where each configuration (C,) stood before, -1 for nowhere; None where all stand as they did."""
+    if before is now:
+        return None
     parts = zip(_parts(before), _parts(now), strict=True)
     if len(before) == len(now) and all((own == other).all() for own, other in parts):
         return None
@@ -220,6 +237,15 @@ def _parts(configurations: ConfigurationSet) -> tuple[NDArray[Any], ...]:
 
 def _keys(configurations: ConfigurationSet) -> Iterator[tuple[float, ...]]:
     return zip(*(part.tolist() for part in _parts(configurations)), strict=True)
+
+
+def _trait(job: Job) -> int:
+    known = job.performance
+    if not isinstance(known, GoodputModel | GoodputObservations):
+        return 0
+    batch, gradient = known.batch, known.gradient
+    is_elastic = job.adaptivity is Adaptivity.ELASTIC
+    return hash((batch.initial, batch.maximum, gradient.squared_norm, gradient.variance, is_elastic))
 
 
 def _is_same(before: Job, now: Job) -> bool:

@@ -88,7 +88,8 @@ def generated_job(name: str, rng: np.random.Generator) -> Job:
             shared_with="application" if rng.random() < 0.5 else None,
         )
         return Job(id=name, performance=own, adaptivity=adaptivity)
-    return Job(id=name, performance=goodput_model(1.0 + rng.random()), adaptivity=adaptivity)
+    speed = 1.0 + (rng.random() if rng.random() < 0.5 else 0.0)
+    return Job(id=name, performance=goodput_model(speed), adaptivity=adaptivity)
 
 
 def changed(jobs: list[Job], rng: np.random.Generator, next_id: int) -> list[Job]:
@@ -135,6 +136,29 @@ def test_only_what_changed_is_searched(searched: list[int]) -> None:
     jobs[17] = replace(jobs[17], performance=goodput_model(0.5))
     evaluate_round(jobs, CONFIGURATIONS, everything)
     assert sum(searched) == cold // 50
+
+
+def test_a_new_job_has_what_another_one_like_it_had(searched: list[int]) -> None:
+    """As far as that was wanted; not one that differs in its profiles alone, or whose batch may not change."""
+    jobs = [Job(id=f"j{k}", performance=goodput_model(1.0 + k)) for k in range(3)]
+    wanted = np.ones((3, len(CONFIGURATIONS)), dtype=np.bool_)
+    wanted[2, -2:] = False
+    evaluate_round(jobs, CONFIGURATIONS, wanted)
+    searched.clear()
+    jobs[0] = Job(id="new", performance=deepcopy(jobs[2].performance), max_gpus=4)
+    wanted = wanted.copy()
+    wanted[0, -1] = False
+    found = evaluate_round(jobs, CONFIGURATIONS, wanted)
+    assert searched == [1]
+    assert_same(found, evaluate(jobs, CONFIGURATIONS, wanted))
+    for other in (
+        Job(id="other", performance=goodput_model(0.5)),
+        Job(id="fixed", performance=jobs[2].performance, adaptivity=Adaptivity.STRONG_SCALING),
+    ):
+        searched.clear()
+        jobs[1] = other
+        assert_same(evaluate_round(jobs, CONFIGURATIONS, wanted), evaluate(jobs, CONFIGURATIONS, wanted))
+        assert searched[0] > 1
 
 
 def test_a_round_like_the_one_before_has_its_matrix(searched: list[int]) -> None:
