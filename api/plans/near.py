@@ -96,9 +96,11 @@ class _Attempt:
             self._hand_over(ticket, ticket.told[0])
             return
         error = ticket.future.exception()
-        is_read = error is None or isinstance(error, WorkerError | TaskCanceledError)
+        if not isinstance(error, Exception) or isinstance(error, WorkerError | TaskCanceledError):
+            # Without an error it lacks what the service has to fetch.
+            error = _ElsewhereError()
         if self._is_first():
-            self.later.fail(_ElsewhereError() if is_read or not isinstance(error, Exception) else error)
+            self.later.fail(error)
 
     def give_up(self, ticket: Ticket) -> None:
         """Leave it to the ordinary way, unless it is read."""
