@@ -49,10 +49,13 @@ class RequestReader:
         # The token is nobody's business but ours.
         self._settings = settings.model_copy(update={"token": None})
 
-    async def read(self, task: str, body: bytes, *, fill_in: bool = True, then: Then | None = None) -> Any:
+    async def read(
+        self, task: str, body: bytes, *, fill_in: bool = True, by_name: bool = True, then: Then | None = None
+    ) -> Any:
         """Have `body` read by `task`, which takes a `RequestText`; give what it returns, or what `then` makes of that.
 
-        Without `fill_in` it is read as it stands, whatever was measured of its jobs.
+        Without `fill_in` it is read as it stands, whatever was measured of its jobs; without `by_name` not by who has
+        but the name of what it changes, as `near` says it.
 
         Raises
         ------
@@ -61,7 +64,7 @@ class RequestReader:
         WorkerTimeoutError, QueueFullError
             When it is not read in time, or too many wait.
         """
-        text = self._text(body, self._kept_elsewhere(body), fill_in=fill_in)
+        text = self._text(body, self._kept_elsewhere(body) if by_name else {}, fill_in=fill_in)
         when_known = None if then is None else partial(_unless_lacking, then)
         while isinstance(found := await self._read(task, text, when_known), Lacking):
             if found.forecasts is None:
