@@ -193,9 +193,7 @@ class Submissions:
         return submitted
 
     def _stored(
-        self,
-        submissions: Sequence[Prepared[Submission]],
-        endings: Sequence[Ending],
+        self, submissions: Sequence[Prepared[Submission]], endings: Sequence[Ending]
     ) -> tuple[Sequence[Sequence[str] | Exception], Sequence[bool] | StoreUnavailableError | None]:
         """What became of plans, and of ends, if these were written with them."""
         groups = [([each.value.new], each.context) for each in submissions]
@@ -210,10 +208,7 @@ class Submissions:
         return found, stored
 
     def _begun(
-        self,
-        submission: Prepared[Submission],
-        found: Sequence[str] | Exception,
-        failed: dict[str, Exception],
+        self, submission: Prepared[Submission], found: Sequence[str] | Exception, failed: dict[str, Exception]
     ) -> Submitted | Exception:
         """Queue a plan that is stored, unless it was known or has ended.
 

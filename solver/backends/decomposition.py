@@ -214,11 +214,12 @@ class _Search:
             self._known.take(core.lift(np.zeros(0)))
             self._raise_bound(core, program.offset)
             return None
+        counts = self._known.counts
         options = replace(
             self._options,
             time_limit_s=self._known.left_s,
             relative_gap=self._options.relative_gap * (1.0 if self._known.value <= core.floor else 0.5),
-            warm_start=None if self._known.counts is None else core.lower(self._known.counts),
+            warm_start=None if counts is None else core.lower(counts),
         )
         inner = SolveMonitor(on_progress=lambda progress: self._watch(core, progress), canceled=self._monitor.canceled)
         result = self._highs.solve(program, options, inner, target=self._known.target())

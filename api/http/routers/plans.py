@@ -83,8 +83,8 @@ async def create_plan(
     near = services.reader.near(text) if wait_s else None
     submitted = None if near is None else await services.plans.submit_near(near, key, received_s)
     if submitted is None:
-        # Who has but a name of what is changed has been asked.
-        plan_id = await services.reader.read(READ_PLAN, text, by_name=near is None, then=submit)
+        # For who waits it has been asked who has but a name of what is changed.
+        plan_id = await services.reader.read(READ_PLAN, text, by_name=not wait_s, then=submit)
         submitted = Submitted(id=plan_id)
     return await _answer(services, submitted.id, wait_s, submitted.record)
 
